@@ -1,0 +1,57 @@
+/* The trials of one problem on one device under one identity: what a sweep knows, kept as one packed record.
+ */
+#ifndef FLYTUNE_DAEMON_TRIALS_H
+#define FLYTUNE_DAEMON_TRIALS_H
+
+#include "kernels/decide.h"
+#include "proto/messages.h"
+
+enum trial_status {
+	TRIAL_WAITING, /* nothing decided against it */
+	TRIAL_WRONG,   /* a result was out of bounds, be it once */
+	TRIAL_FAILED,
+	TRIAL_TIMEOUT,
+	TRIAL_SAME_CODE, /* as `same_as` */
+	TRIAL_PRUNED,
+};
+
+struct trial {
+	struct ft_config config;
+	enum trial_status status;
+	bool verified; /* right before timing */
+	bool dropped;  /* by the decision */
+	uint32_t dropped_round;
+	uint32_t same_as;        /* index of the trial timed in its stead */
+	char code[FT_HASH_SIZE]; /* "" until built */
+	uint64_t registers, spills, build_ns;
+	double error;
+	char reason[FT_REASON_SIZE];
+	uint64_t *sample_ps; /* [FT_ROUNDS_MAX] once measured, else NULL */
+};
+
+struct trials {
+	char kernel[FT_NAME_SIZE];
+	struct ft_problem problem; /* whole */
+	uint64_t seed;
+	uint32_t rounds;   /* measured so far, over all starts */
+	uint32_t standard; /* index of the default */
+	int32_t winner;    /* -1: none decided */
+	bool conclusive;
+	uint64_t sweep_ns; /* time spent sweeping, over all starts */
+	char method[FT_REASON_SIZE];
+	char reason[FT_REASON_SIZE]; /* of the decision */
+	uint32_t count;
+	struct trial *trial;
+};
+
+/* Makes an empty set of `count` trials; NULL when out of memory. */
+struct trials *trials_new(uint32_t count);
+void trials_free(struct trials *trials);
+/* The samples of a trial, made on first use; NULL when out of memory. */
+uint64_t *trials_samples(struct trials *trials, uint32_t index);
+/* -1 if there is none. */
+int32_t trials_find(const struct trials *trials, const struct ft_config *config);
+const char *trial_status_word(enum trial_status status); /* "waiting", "wrong", "failed", "timeout", … */
+int trial_status_parse(const char *word, enum trial_status *status);
+
+#endif

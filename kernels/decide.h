@@ -1,0 +1,65 @@
+/* The decision: what to measure next, what to drop, who wins. A pure function of the samples.
+ *
+ * Linked by runner and daemon alike: the runner races with it, the daemon decides again from the samples that
+ * it stored, so that no runner can choose a winner by saying so. Same input, same answer, on every machine.
+ *
+ * Samples come in rounds: in one round every config still alive is measured once, in shuffled order, so that
+ * drift hits all alike. Comparisons are therefore between samples of the same round. */
+#ifndef FLYTUNE_KERNELS_DECIDE_H
+#define FLYTUNE_KERNELS_DECIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ft_rule {
+	uint32_t band_ppm;   /* configs within this of the best are tied with it: 5,000 is 0.5 % */
+	uint32_t min_rounds; /* before anything is dropped or decided; at least 5 */
+	uint32_t max_rounds; /* at which the race ends inconclusive, with the best it knows */
+};
+
+enum {
+	FT_RULE_REVISION = 1
+}; /* raised when the same samples may give another answer; part of a winner's identity */
+
+extern const struct ft_rule ft_rule_usual; /* 5,000 ppm, 7 rounds, 60 rounds */
+
+struct ft_contender {
+	bool out;                  /* wrong, failed, pruned, or the same code as another: cannot win */
+	bool dropped;              /* by an earlier decision: measured no more, cannot win */
+	const uint64_t *sample_ps; /* one a round; 0 where it was not measured in that round */
+};
+
+enum ft_verdict {
+	FT_VERDICT_MEASURE, /* another round for those alive */
+	FT_VERDICT_WINNER,
+	FT_VERDICT_NONE, /* nobody can win */
+};
+
+struct ft_standing {
+	uint64_t median_ps; /* 0 without samples */
+	uint64_t ci_ps;     /* half the width of the median's 95 % confidence interval */
+	uint32_t rounds;    /* with a sample */
+	double ratio;       /* to the best, from paired rounds; 1 for the best itself, 0 if unknown */
+	double ratio_low;   /* confidence interval of that */
+	double ratio_high;
+	bool drop; /* clearly worse: to be dropped now */
+	bool tied; /* within the band of the best */
+};
+
+struct ft_decision {
+	enum ft_verdict verdict;
+	size_t winner;
+	size_t best;      /* least time among those that can win; the winner is tied with it */
+	bool conclusive;  /* false when max_rounds or the budget ended the race */
+	char reason[128]; /* in plain words */
+};
+
+/* Contenders stand in the order of the tie rule, but for the default at index `standard`, which goes before
+ * all. With `ended` (budget over, cancelled for good) it decides at once from what there is. `standing` has
+ * `count` elements. */
+void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
+        size_t standard, size_t rounds, bool ended, struct ft_standing *standing,
+        struct ft_decision *decision);
+
+#endif

@@ -1,0 +1,69 @@
+/* A backend: what one kind of device does for the device-independent runner (runner.h). One a program.
+ *
+ * The runner drives a sweep as: prepare; build_start for every member that needs it, build_wait until all are
+ * in, verifying each as it comes; warm; rounds of measure; verify the finalists again; finish. Calls come
+ * from one thread. A backend never talks to the daemon and never decides. */
+#ifndef FLYTUNE_KERNELS_RUNNER_BACKEND_H
+#define FLYTUNE_KERNELS_RUNNER_BACKEND_H
+
+#include "kernels/kernel.h"
+
+struct ft_built {
+	size_t index;            /* which member */
+	bool failed;             /* then `error` says why; else the rest is filled in */
+	char code[FT_HASH_SIZE]; /* hash of the machine code; equal code is timed once */
+	bool cached;
+	uint64_t registers, spills; /* a thread; 0 on a CPU */
+	uint64_t build_ns;
+	struct ft_error error;
+};
+
+struct ft_backend_device {
+	struct ft_runner_device shown; /* as the hello tells it */
+	struct ft_traits traits;
+};
+
+struct ft_backend_sweep {
+	const struct ft_kernel *kernel;
+	const struct ft_problem *problem; /* whole and checked */
+	size_t device;                    /* index into the devices of the hello */
+	uint64_t seed;
+	uint64_t memory_cap;  /* bytes; 0: the backend's own bound */
+	const char *code_dir; /* NULL: keep no code */
+	size_t count;
+	const struct ft_config *config;
+};
+
+struct ft_backend {
+	const char *kind; /* "cpu" */
+
+	/* Finds devices without disturbing them (no context on a GPU). No device is no failure: `reason` says
+	 * why. */
+	int (*open)(struct ft_backend *self, struct ft_error *error);
+	void (*close)(struct ft_backend *self);
+	size_t device_count;
+	struct ft_backend_device *device;
+	char reason[FT_REASON_SIZE];
+	char identity[FT_IDENTITY_SIZE]; /* compiler, runtime, driver, way of timing */
+	const char *const *files;        /* whose change makes the hello stale; ends with NULL */
+	/* Hash of a kernel's device source as compiled. */
+	void (*source)(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE]);
+
+	/* One sweep at a time. Buffers, the float64 reference, random inputs from the seed. */
+	int (*prepare)(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);
+	int (*build_start)(struct ft_backend *self, size_t index, struct ft_error *error);
+	/* Waits for one build that was started: 1 and it, 0 if none is pending, -1 if builds cannot go on at
+	 * all. */
+	int (*build_wait)(struct ft_backend *self, struct ft_built *built, struct ft_error *error);
+	/* Whole output against the reference, with guards. 0 and the largest relative error; 1 if it is
+	 * wrong, with `error` saying where and how; -1 if it could not be run. */
+	int (*verify)(struct ft_backend *self, size_t index, double *largest, struct ft_error *error);
+	/* Brings the device to a steady state and sizes the batches; called before the first round. */
+	int (*warm)(struct ft_backend *self, struct ft_error *error);
+	/* One sample of one config: picoseconds a launch, caches cold as stated in `method`. */
+	int (*measure)(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
+	void (*finish)(struct ft_backend *self);
+	char method[FT_REASON_SIZE]; /* how it measures this sweep, for the report; set by warm */
+};
+
+#endif

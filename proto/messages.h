@@ -1,0 +1,351 @@
+/* Every message of both roads: client to daemon, and daemon to runner. proto/PROTOCOL.md tells their meaning.
+ *
+ * All integers named _ns are nanoseconds and _ps picoseconds; the ones named _at_ns are since the Unix epoch.
+ * Lists are RAW arrays whose elements are messages named in the comment. */
+#ifndef FLYTUNE_PROTO_MESSAGES_H
+#define FLYTUNE_PROTO_MESSAGES_H
+
+#include "proto/codec.h"
+
+enum {
+	FT_PROTOCOL_MIN = 1, /* of the client road */
+	FT_PROTOCOL_MAX = 1,
+	FT_RUNNER_PROTOCOL_MIN = 1,
+	FT_RUNNER_PROTOCOL_MAX = 1,
+	FT_DEVICE_ID_SIZE = 32, /* "cpu:0", "cuda:1", "0000:c1:00.0" */
+	FT_HASH_SIZE = 33,      /* 128 bits in hexadecimal, with the NUL */
+	FT_UUID_SIZE = 37,
+	FT_TOKEN_SIZE = 64, /* "UUID:COUNTER" */
+	FT_REASON_SIZE = 256,
+	FT_IDENTITY_SIZE = 1024,
+	FT_SPACE_MAX = 512,  /* configs in the space of one problem */
+	FT_ROUNDS_MAX = 256, /* rounds kept for one problem */
+};
+
+/* ---------------------------------------------------------------- client road */
+
+#define FT_HELLO_REQUEST(F)          \
+	F(UINT, min, 0, FT_REQUIRED) \
+	F(UINT, max, 0, FT_REQUIRED) \
+	F(TEXT, name, 64, FT_OPTIONAL) /* "flytunectl/0.1", for the log */
+FT_DECLARE_MESSAGE(hello_request, FT_HELLO_REQUEST)
+
+#define FT_HELLO_REPLY(F)                                       \
+	F(UINT, protocol, 0, FT_REQUIRED)                       \
+	F(TEXT, server, 64, FT_REQUIRED) /* "flytuned 0.1.0" */ \
+	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)               \
+	F(UINT, generation, 0, FT_REQUIRED)                     \
+	F(UINT, descriptors, 0, FT_OPTIONAL) /* descriptors that travel with this reply: none so far */
+FT_DECLARE_MESSAGE(hello_reply, FT_HELLO_REPLY)
+
+#define FT_LOOKUP_REQUEST(F)                                                 \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                           \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                  \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                      \
+	F(TEXT, generation, FT_TOKEN_SIZE, FT_OPTIONAL)                      \
+	F(BOOL, tune_on_miss, 0, FT_OPTIONAL)                                \
+	F(BOOL, invariant, 0, FT_OPTIONAL) /* reserved: refused when true */ \
+	F(UINT, repeats, 0, FT_OPTIONAL)   /* times the caller answered this by itself since it last asked */
+FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
+
+#define FT_ANSWER(F)                                                                                     \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                       \
+	F(PROBLEM, problem, 0, FT_REQUIRED)             /* whole: every field of the schema */           \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) /* absent while no device is known yet */        \
+	F(CONFIG, config, 0, FT_REQUIRED)                                                                \
+	F(TEXT, source, 16, FT_REQUIRED) /* pinned, tuned, imported, nearest, default */                 \
+	F(TEXT, reason, 64, FT_OPTIONAL) /* why this source: "no result yet", "probing", "stale", … */ \
+	F(UINT, generation, 0, FT_REQUIRED)                                                              \
+	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL) /* under which the answer was measured */           \
+	F(UINT, time_ns, 0, FT_OPTIONAL)                                                                 \
+	F(UINT, default_time_ns, 0, FT_OPTIONAL)                                                         \
+	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                             \
+	F(UINT, tuned_m, 0, FT_OPTIONAL)  /* nearest: the ladder field's value that was tuned */         \
+	F(UINT, revision, 0, FT_OPTIONAL) /* of the default's rule */
+FT_DECLARE_MESSAGE(answer, FT_ANSWER)
+
+#define FT_TUNE_REQUEST(F)                                                            \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                    \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                           \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                               \
+	F(BOOL, force, 0, FT_OPTIONAL)   /* sweep again although there is a winner */ \
+	F(INT, priority, 0, FT_OPTIONAL) /* -100 to 100, higher first */              \
+	F(UINT, budget_ns, 0, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(tune_request, FT_TUNE_REQUEST)
+
+#define FT_TUNE_REPLY(F)                                                               \
+	F(UINT, job, 0, FT_OPTIONAL)    /* absent if nothing had to be done */         \
+	F(BOOL, joined, 0, FT_OPTIONAL) /* a job for this problem was there already */ \
+	F(RAW, answer, 0, FT_OPTIONAL)  /* answer, if nothing had to be done */
+FT_DECLARE_MESSAGE(tune_reply, FT_TUNE_REPLY)
+
+#define FT_JOB_REQUEST(F) \
+	F(UINT, job, 0, FT_OPTIONAL) /* wait, cancel, jobs, watch; absent: all, where that makes sense */
+FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
+
+#define FT_JOB(F)                                                                                   \
+	F(UINT, job, 0, FT_REQUIRED)                                                                \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                  \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                         \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                             \
+	F(TEXT, state, 16, FT_REQUIRED) /* queued, running, done, failed, cancelled */              \
+	F(TEXT, stage, 16, FT_OPTIONAL) /* while running: start, build, verify, measure, confirm */ \
+	F(INT, priority, 0, FT_OPTIONAL)                                                            \
+	F(BOOL, force, 0, FT_OPTIONAL)                                                              \
+	F(UINT, budget_ns, 0, FT_OPTIONAL)                                                          \
+	F(UINT, owner, 0, FT_OPTIONAL) /* user id */                                                \
+	F(UINT, created_at_ns, 0, FT_OPTIONAL)                                                      \
+	F(UINT, started_at_ns, 0, FT_OPTIONAL)                                                      \
+	F(UINT, ended_at_ns, 0, FT_OPTIONAL)                                                        \
+	F(UINT, sweep_ns, 0, FT_OPTIONAL) /* time the sweep ran, over all its starts */             \
+	F(UINT, trials, 0, FT_OPTIONAL)   /* members of the space that are tried */                 \
+	F(UINT, settled, 0, FT_OPTIONAL)  /* of these, dropped or out or decided */                 \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                             \
+	F(UINT, waiters, 0, FT_OPTIONAL)                                                            \
+	F(UINT, restarts, 0, FT_OPTIONAL) /* times a runner had to be started again */              \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                                \
+	F(RAW, answer, 0, FT_OPTIONAL) /* answer, once done */
+FT_DECLARE_MESSAGE(job, FT_JOB)
+
+#define FT_JOBS_REPLY(F) F(RAW, jobs, 0, FT_REQUIRED) /* job */
+FT_DECLARE_MESSAGE(jobs_reply, FT_JOBS_REPLY)
+
+/* The notice "event", to those who asked to watch. */
+#define FT_EVENT(F)                                                                                  \
+	F(UINT, job, 0, FT_REQUIRED)                                                                 \
+	F(TEXT, event, 16, FT_REQUIRED) /* queued, started, stage, trial, round, restarted, ended */ \
+	F(TEXT, state, 16, FT_OPTIONAL)                                                              \
+	F(TEXT, stage, 16, FT_OPTIONAL)                                                              \
+	F(UINT, trials, 0, FT_OPTIONAL)                                                              \
+	F(UINT, settled, 0, FT_OPTIONAL)                                                             \
+	F(UINT, round, 0, FT_OPTIONAL)                                                               \
+	F(CONFIG, config, 0, FT_OPTIONAL) /* of a trial event: a config that was settled */          \
+	F(TEXT, status, 16, FT_OPTIONAL)                                                             \
+	F(UINT, time_ps, 0, FT_OPTIONAL)                                                             \
+	F(UINT, ci_ps, 0, FT_OPTIONAL)                                                               \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(event, FT_EVENT)
+
+#define FT_TRIALS_REQUEST(F)                       \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED) \
+	F(PROBLEM, problem, 0, FT_REQUIRED)        \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(trials_request, FT_TRIALS_REQUEST)
+
+#define FT_TRIAL(F)                                                                                      \
+	F(CONFIG, config, 0, FT_REQUIRED)                                                                \
+	F(TEXT, status, 16, FT_REQUIRED) /* ok, wrong, failed, timeout, same_code_as, pruned, waiting */ \
+	F(BOOL, is_default, 0, FT_OPTIONAL)                                                              \
+	F(BOOL, is_winner, 0, FT_OPTIONAL)                                                               \
+	F(BOOL, tied, 0, FT_OPTIONAL)    /* within the band of the best */                               \
+	F(UINT, time_ps, 0, FT_OPTIONAL) /* median over the rounds */                                    \
+	F(UINT, ci_ps, 0, FT_OPTIONAL)   /* half the width of its 95 % confidence interval */            \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                                  \
+	F(UINT, dropped_round, 0, FT_OPTIONAL) /* rounds seen when it was dropped */                     \
+	F(TEXT, code, FT_HASH_SIZE, FT_OPTIONAL)                                                         \
+	F(CONFIG, same_as, 0, FT_OPTIONAL) /* same_code_as: the trial that was timed in its stead */     \
+	F(UINT, registers, 0, FT_OPTIONAL)                                                               \
+	F(UINT, spills, 0, FT_OPTIONAL)                                                                  \
+	F(UINT, build_ns, 0, FT_OPTIONAL)                                                                \
+	F(REAL, error, 0, FT_OPTIONAL) /* largest relative error seen when verified */                   \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(trial, FT_TRIAL)
+
+#define FT_TRIALS_REPLY(F)                                                                            \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                    \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                           \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                               \
+	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)                                                  \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                               \
+	F(UINT, seed, 0, FT_OPTIONAL)                                                                 \
+	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                           \
+	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, in the runner's words */ \
+	F(RAW, trials, 0, FT_REQUIRED)               /* trial */
+FT_DECLARE_MESSAGE(trials_reply, FT_TRIALS_REPLY)
+
+/* One device as the daemon knows it. `status` and `devices` list them. */
+#define FT_DEVICE_STATE(F)                                                   \
+	F(TEXT, id, FT_DEVICE_ID_SIZE, FT_REQUIRED)                          \
+	F(TEXT, kind, 16, FT_REQUIRED)                                       \
+	F(TEXT, state, 16, FT_REQUIRED) /* ready, probing, absent, failed */ \
+	F(TEXT, name, 128, FT_OPTIONAL)                                      \
+	F(TEXT, arch, 64, FT_OPTIONAL)                                       \
+	F(TEXT, pci, 16, FT_OPTIONAL)                                        \
+	F(UINT, units, 0, FT_OPTIONAL)                                       \
+	F(UINT, memory, 0, FT_OPTIONAL)                                      \
+	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)                         \
+	F(TEXT, identity_text, FT_IDENTITY_SIZE, FT_OPTIONAL)                \
+	F(TEXT, runner, 128, FT_OPTIONAL)                                    \
+	F(UINT, runner_pid, 0, FT_OPTIONAL) /* while one runs */             \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(device_state, FT_DEVICE_STATE)
+
+#define FT_DEVICES_REPLY(F) F(RAW, devices, 0, FT_REQUIRED) /* device_state */
+FT_DECLARE_MESSAGE(devices_reply, FT_DEVICES_REPLY)
+
+#define FT_STATUS_REPLY(F)                                                               \
+	F(TEXT, server, 64, FT_REQUIRED)                                                 \
+	F(UINT, protocol, 0, FT_REQUIRED)                                                \
+	F(UINT, pid, 0, FT_REQUIRED)                                                     \
+	F(UINT, uptime_ns, 0, FT_REQUIRED)                                               \
+	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)                                        \
+	F(UINT, generation, 0, FT_REQUIRED)                                              \
+	F(TEXT, state_dir, 256, FT_REQUIRED)                                             \
+	F(UINT, store_bytes, 0, FT_REQUIRED)                                             \
+	F(UINT, store_limit, 0, FT_REQUIRED)                                             \
+	F(UINT, answers, 0, FT_REQUIRED) /* problems with an answer of their own */      \
+	F(UINT, damaged, 0, FT_REQUIRED) /* records found damaged since the start */     \
+	F(UINT, sessions, 0, FT_REQUIRED)                                                \
+	F(UINT, jobs_queued, 0, FT_REQUIRED)                                             \
+	F(UINT, jobs_running, 0, FT_REQUIRED)                                            \
+	F(BOOL, paused, 0, FT_REQUIRED)                                                  \
+	F(RAW, lookups, 0, FT_REQUIRED) /* a map: source to count */                     \
+	F(UINT, runner_restarts, 0, FT_REQUIRED)                                         \
+	F(TEXT, degraded, FT_REASON_SIZE, FT_OPTIONAL) /* what does not work, and why */ \
+	F(RAW, devices, 0, FT_REQUIRED)                /* device_state */
+FT_DECLARE_MESSAGE(status_reply, FT_STATUS_REPLY)
+
+/* An act that replies nothing. */
+#define FT_EMPTY(F) F(BOOL, ok, 0, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(empty, FT_EMPTY)
+
+/* ---------------------------------------------------------------- runner road */
+
+#define FT_RUNNER_HELLO_REQUEST(F)                                                              \
+	F(UINT, min, 0, FT_REQUIRED)                                                            \
+	F(UINT, max, 0, FT_REQUIRED)                                                            \
+	F(TEXT, code_dir, 256,                                                                  \
+	        FT_OPTIONAL) /* where built code objects are kept by hash; absent: keep none */ \
+	F(UINT, memory_cap, 0,                                                                  \
+	        FT_OPTIONAL) /* bytes of device memory that a sweep may take; 0: the runner's own */
+FT_DECLARE_MESSAGE(runner_hello_request, FT_RUNNER_HELLO_REQUEST)
+
+#define FT_RUNNER_HELLO_REPLY(F)                                                                            \
+	F(UINT, protocol, 0, FT_REQUIRED)                                                                   \
+	F(TEXT, runner, 128, FT_REQUIRED)                /* "flytune-runner-cpu 0.1.0" */                   \
+	F(TEXT, identity, FT_IDENTITY_SIZE, FT_REQUIRED) /* compiler, runtime, driver, timing: "a=b c=d" */ \
+	F(RAW, files, 0, FT_OPTIONAL)   /* paths whose change means that this hello may no longer hold */   \
+	F(RAW, devices, 0, FT_REQUIRED) /* runner_device */                                                 \
+	F(RAW, kernels, 0, FT_REQUIRED) /* runner_kernel */                                                 \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL) /* why there is no device, if there is none */
+FT_DECLARE_MESSAGE(runner_hello_reply, FT_RUNNER_HELLO_REPLY)
+
+#define FT_RUNNER_DEVICE(F)                                                                              \
+	F(TEXT, id, FT_DEVICE_ID_SIZE, FT_REQUIRED) /* "cpu:0" */                                        \
+	F(TEXT, kind, 16, FT_REQUIRED)              /* cpu, hip, cuda */                                 \
+	F(TEXT, name, 128, FT_REQUIRED)             /* for people */                                     \
+	F(TEXT, arch, 64, FT_REQUIRED)              /* "x86-64-v4", "gfx90a:sramecc+:xnack-", "sm_90" */ \
+	F(TEXT, identity, FT_IDENTITY_SIZE,                                                              \
+	        FT_REQUIRED) /* all that decides its speed: "arch=… units=… …" */                  \
+	F(TEXT, pci, 16, FT_OPTIONAL)                                                                    \
+	F(UINT, units, 0, FT_REQUIRED)  /* compute units, multiprocessors, or usable cores */            \
+	F(UINT, wave, 0, FT_OPTIONAL)   /* lanes of a wave; 0 on a CPU */                                \
+	F(UINT, memory, 0, FT_REQUIRED) /* bytes */                                                      \
+	F(UINT, cache, 0, FT_REQUIRED)  /* bytes of the last-level cache */
+FT_DECLARE_MESSAGE(runner_device, FT_RUNNER_DEVICE)
+
+#define FT_RUNNER_KERNEL(F)                                                                    \
+	F(TEXT, name, FT_NAME_SIZE, FT_REQUIRED)                                               \
+	F(UINT, revision, 0, FT_REQUIRED)          /* of schema, space and default */          \
+	F(TEXT, source, FT_HASH_SIZE, FT_REQUIRED) /* hash of the device source as compiled */ \
+	F(TEXT, ladder, FT_NAME_SIZE, FT_OPTIONAL) /* the field that `nearest` walks along */  \
+	F(RAW, fields, 0, FT_REQUIRED)             /* schema_field */                          \
+	F(RAW, knobs, 0, FT_REQUIRED)              /* schema_knob */                           \
+	F(CONFIG, fallback, 0, FT_OPTIONAL)        /* the default where only a runner knows the rule */
+FT_DECLARE_MESSAGE(runner_kernel, FT_RUNNER_KERNEL)
+
+#define FT_SCHEMA_FIELD(F)                                                                  \
+	F(TEXT, name, FT_NAME_SIZE, FT_REQUIRED)                                            \
+	F(TEXT, type, 8, FT_REQUIRED) /* int or text */                                     \
+	F(INT, min, 0, FT_OPTIONAL)                                                         \
+	F(INT, max, 0, FT_OPTIONAL)                                                         \
+	F(RAW, choices, 0, FT_OPTIONAL)             /* texts */                             \
+	F(TEXT, same_as, FT_NAME_SIZE, FT_OPTIONAL) /* its default is that field's value */ \
+	F(BOOL, has_default, 0, FT_OPTIONAL)                                                \
+	F(INT, default_number, 0, FT_OPTIONAL)                                              \
+	F(TEXT, default_text, FT_TEXT_SIZE, FT_OPTIONAL)                                    \
+	F(TEXT, help, 128, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(schema_field, FT_SCHEMA_FIELD)
+
+#define FT_SCHEMA_KNOB(F)                             \
+	F(TEXT, name, FT_NAME_SIZE, FT_REQUIRED)      \
+	F(RAW, values, 0, FT_REQUIRED) /* integers */ \
+	F(BOOL, changes_bits, 0, FT_OPTIONAL)         \
+	F(TEXT, help, 128, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(schema_knob, FT_SCHEMA_KNOB)
+
+#define FT_SPACE_REQUEST(F)                        \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED) \
+	F(PROBLEM, problem, 0, FT_REQUIRED)        \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)
+FT_DECLARE_MESSAGE(space_request, FT_SPACE_REQUEST)
+
+#define FT_SPACE_REPLY(F)                                                                                 \
+	F(RAW, members, 0, FT_REQUIRED)   /* space_member, in the order of the deciding rule: less of the \
+	                                     machine first */                                             \
+	F(UINT, standard, 0, FT_REQUIRED) /* index of the default config, never pruned */
+FT_DECLARE_MESSAGE(space_reply, FT_SPACE_REPLY)
+
+#define FT_SPACE_MEMBER(F)                \
+	F(CONFIG, config, 0, FT_REQUIRED) \
+	F(TEXT, pruned, FT_REASON_SIZE, FT_OPTIONAL) /* why it cannot win */
+FT_DECLARE_MESSAGE(space_member, FT_SPACE_MEMBER)
+
+#define FT_SWEEP_REQUEST(F)                                                                                 \
+	F(UINT, job, 0, FT_REQUIRED)                                                                        \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                          \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                 \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                     \
+	F(RAW, members, 0, FT_REQUIRED)   /* sweep_member: the space, with what is known */                 \
+	F(UINT, standard, 0, FT_REQUIRED) /* index of the default config */                                 \
+	F(UINT, rounds, 0, FT_OPTIONAL)   /* rounds already measured; new ones are numbered on from here */ \
+	F(UINT, seed, 0, FT_REQUIRED)                                                                       \
+	F(UINT, budget_ns, 0, FT_REQUIRED)                                                                  \
+	F(UINT, band_ppm, 0, FT_REQUIRED)                                                                   \
+	F(UINT, min_rounds, 0, FT_REQUIRED)                                                                 \
+	F(UINT, max_rounds, 0, FT_REQUIRED)
+FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
+
+#define FT_SWEEP_MEMBER(F)                                                                                  \
+	F(CONFIG, config, 0, FT_REQUIRED)                                                                   \
+	F(TEXT, status, 16,                                                                                 \
+	        FT_OPTIONAL) /* a verdict that stands: wrong, failed, timeout, same_code_as, pruned */      \
+	F(TEXT, code, FT_HASH_SIZE, FT_OPTIONAL) /* built before */                                         \
+	F(UINT, same_as, 0, FT_OPTIONAL)         /* same_code_as: index of the member timed in its stead */ \
+	F(BOOL, verified, 0, FT_OPTIONAL)        /* before timing */                                        \
+	F(BOOL, dropped, 0, FT_OPTIONAL)         /* by the decision, in an earlier round */                 \
+	F(RAW, samples, 0, FT_OPTIONAL) /* picoseconds, one a round so far; 0: not measured in that round */
+FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
+
+#define FT_SWEEP_REPLY(F)                                                     \
+	F(TEXT, outcome, 16, FT_REQUIRED) /* decided, cancelled, no_winner */ \
+	F(UINT, winner, 0, FT_OPTIONAL)                                       \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                       \
+	F(BOOL, conclusive, 0, FT_OPTIONAL)                                   \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                          \
+	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */
+FT_DECLARE_MESSAGE(sweep_reply, FT_SWEEP_REPLY)
+
+#define FT_CANCEL_NOTICE(F) F(UINT, job, 0, FT_REQUIRED)
+FT_DECLARE_MESSAGE(cancel_notice, FT_CANCEL_NOTICE)
+
+/* The notice "event" of a runner. `trial` is an index into the sweep's members. */
+#define FT_RUNNER_EVENT(F)                                                                                  \
+	F(UINT, job, 0, FT_REQUIRED)                                                                        \
+	F(TEXT, event, 16, FT_REQUIRED) /* stage, begin, built, same_code, verified, out, round, dropped */ \
+	F(TEXT, stage, 16, FT_OPTIONAL) /* stage and begin: start, build, verify, measure, confirm */       \
+	F(UINT, trial, 0, FT_REQUIRED)                                                                      \
+	F(TEXT, code, FT_HASH_SIZE, FT_OPTIONAL) /* built */                                                \
+	F(BOOL, cached, 0, FT_OPTIONAL)          /* built: it was there already */                          \
+	F(UINT, registers, 0, FT_OPTIONAL)       /* built */                                                \
+	F(UINT, spills, 0, FT_OPTIONAL)          /* built */                                                \
+	F(UINT, build_ns, 0, FT_OPTIONAL)        /* built */                                                \
+	F(UINT, other, 0, FT_OPTIONAL)           /* same_code: the member timed in its stead */             \
+	F(REAL, error, 0, FT_OPTIONAL)           /* verified: largest relative error */                     \
+	F(TEXT, status, 16, FT_OPTIONAL)         /* out: wrong, failed or pruned */                         \
+	F(UINT, round, 0, FT_OPTIONAL)           /* round, dropped */                                       \
+	F(RAW, samples, 0, FT_OPTIONAL)          /* round: [index, picoseconds] a config measured in it */  \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(runner_event, FT_RUNNER_EVENT)
+
+#endif
