@@ -1,17 +1,28 @@
 /* A backend: what one kind of device does for the device-independent runner (runner.h). One a program.
  *
- * The runner drives a sweep as: prepare; build_start for every member that needs it, build_wait until all are
- * in, verifying each as it comes; warm; rounds of measure; verify the finalists again; finish. Calls come
- * from one thread. A backend never talks to the daemon and never decides. */
+ * The runner drives a sweep as: prepare; build_start for every member that may still win, build_wait until
+ * all are in, verifying each as it comes; warm; one measure of each that is thrown away; rounds of measure;
+ * verify the finalists again; finish. Calls come from one thread, though the runner has another that watches
+ * the socket. A backend never talks to the daemon, never decides, and need not guard against its own crash or
+ * hang: the runner tells the daemon which config was on the device, from a signal handler or its watching
+ * thread. Processes that a backend starts must not inherit descriptor 3 and must die with it
+ * (PR_SET_PDEATHSIG). */
 #ifndef FLYTUNE_KERNELS_RUNNER_BACKEND_H
 #define FLYTUNE_KERNELS_RUNNER_BACKEND_H
 
 #include "kernels/kernel.h"
 
+/* Returned by verify or measure in place of -1 when nothing more can run in this process (a sticky device
+ * error): the config is out with that error, and the runner exits with this status for the daemon to start
+ * another. */
+enum { FT_BACKEND_LOST = -2, FT_RUNNER_EXIT_LOST = 3 };
+
 struct ft_built {
-	size_t index;            /* which member */
-	bool failed;             /* then `error` says why; else the rest is filled in */
-	char code[FT_HASH_SIZE]; /* hash of the machine code; equal code is timed once */
+	size_t index; /* which member */
+	bool failed;  /* then `error` says why; else the rest is filled in */
+	/* Hash of the machine code and of all that a launch of it is given (threads, grid, rows a task): two
+	 * configs with the same hash do exactly the same work, so only one of them is timed. */
+	char code[FT_HASH_SIZE];
 	bool cached;
 	uint64_t registers, spills; /* a thread; 0 on a CPU */
 	uint64_t build_ns;
@@ -56,11 +67,13 @@ struct ft_backend {
 	 * all. */
 	int (*build_wait)(struct ft_backend *self, struct ft_built *built, struct ft_error *error);
 	/* Whole output against the reference, with guards. 0 and the largest relative error; 1 if it is
-	 * wrong, with `error` saying where and how; -1 if it could not be run. */
+	 * wrong, with `error` saying where and how; -1 if it could not be run; or FT_BACKEND_LOST. */
 	int (*verify)(struct ft_backend *self, size_t index, double *largest, struct ft_error *error);
 	/* Brings the device to a steady state and sizes the batches; called before the first round. */
 	int (*warm)(struct ft_backend *self, struct ft_error *error);
-	/* One sample of one config: picoseconds a launch, caches cold as stated in `method`. */
+	/* One sample of one config: picoseconds a launch, caches cold as stated in `method`. The first of
+	 * each config in a sweep is thrown away, so it may size that config's batch. 0, -1 or
+	 * FT_BACKEND_LOST. */
 	int (*measure)(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
 	void (*finish)(struct ft_backend *self);
 	char method[FT_REASON_SIZE]; /* how it measures this sweep, for the report; set by warm */
