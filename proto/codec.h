@@ -1,8 +1,9 @@
 /* Encodes and decodes typed messages from one description of each: a struct and a table made from one list.
  *
- * A message travels as a map. Members that are zero or empty are left out, and absent ones read as zero or
- * empty, unless they are FT_REQUIRED: those always travel, and a message without them is refused. Unknown
- * members are passed over; a member twice, or of the wrong type, is an error that names it. */
+ * A message travels as a map. Members that are zero or empty are left out, and absent ones (or nil) read as
+ * zero or empty, unless they are FT_REQUIRED: those always travel, and a message without them is refused.
+ * Unknown members are passed over; a member twice, or of the wrong type, is an error that names it. Text
+ * arrives as UTF-8 without NULs: bytes that are none are replaced by '?'. */
 #ifndef FLYTUNE_PROTO_CODEC_H
 #define FLYTUNE_PROTO_CODEC_H
 
@@ -25,6 +26,7 @@ enum { FT_OPTIONAL = 0, FT_REQUIRED = 1 };
 
 struct ft_member {
 	const char *name;
+	size_t name_length;
 	enum ft_type type;
 	int required;
 	size_t offset;
@@ -34,11 +36,11 @@ struct ft_member {
 struct ft_message {
 	const char *name;
 	const struct ft_member *member;
-	size_t count;
-	size_t size; /* of the struct */
+	size_t count; /* at most 64 */
+	size_t size;  /* of the struct */
 };
 
-/* Writes `body` as a map. */
+/* Writes `body` as a map. A required RAW member without data is a fault of the caller: the writer fails. */
 void ft_encode(struct ft_writer *writer, const struct ft_message *message, const void *body);
 /* Fills `body` from a map. Views in it point into `data`. Empty `data` reads as an empty map. */
 int ft_decode(const struct ft_message *message, struct ft_view data, void *body, struct ft_error *error);
@@ -61,6 +63,24 @@ int ft_decode(const struct ft_message *message, struct ft_view data, void *body,
 	};                             \
 	extern const struct ft_message ft_##tag##_message;
 
+/* clang-format off */
+/* The table itself, once, in a .c file. FT_ROW_OF(tag) leaves its row open and ends in the name of the macro
+ * that takes the list's parentheses and closes the row: so a row knows its struct, which the list does not. */
+#define FT_ROW_OF(tag) { .offset = __builtin_offsetof(struct ft_##tag, FT_ROW_REST
+#define FT_ROW_REST(member_type, member_name, text_size, is_required)                                     \
+	member_name), .name = #member_name, .name_length = sizeof(#member_name) - 1,                      \
+	.type = FT_TYPE_##member_type, .required = (is_required), .size = (text_size) },
+#define FT_DEFINE_MESSAGE(tag, LIST)                                                                      \
+	static const struct ft_member tag##_members[] = { LIST(FT_ROW_OF(tag)) };                         \
+	_Static_assert(sizeof(tag##_members) / sizeof(tag##_members[0]) <= 64, "one bit a member");       \
+	const struct ft_message ft_##tag##_message = {                                                    \
+		.name = #tag, .member = tag##_members,                                                    \
+		.count = sizeof(tag##_members) / sizeof(tag##_members[0]), .size = sizeof(struct ft_##tag) };
+/* clang-format on */
+
+/* A struct ft_error as it travels. */
+extern const struct ft_message ft_error_message;
+
 /* ---- the envelope: MessagePack-RPC ---- */
 
 enum ft_envelope_type { FT_REQUEST = 0, FT_RESPONSE = 1, FT_NOTICE = 2 };
@@ -73,13 +93,16 @@ struct ft_envelope {
 	struct ft_view error;      /* of a response that failed; data NULL otherwise */
 };
 
-/* Reads `[0, id, method, params]`, `[1, id, error, result]` or `[2, method, params]`. */
+/* Reads `[0, id, method, params]`, `[1, id, error, result]` or `[2, method, params]`; a body may be nil. A
+ * method that is no name or too long a one is cut, with '?' for what is odd in it: no known method is such.
+ */
 int ft_open_envelope(struct ft_view message, struct ft_envelope *envelope, struct ft_error *error);
 /* Begin a message; exactly one value (the body, as ft_encode writes it) must follow. */
 void ft_begin_request(struct ft_writer *writer, uint64_t id, const char *method);
 void ft_begin_response(struct ft_writer *writer, uint64_t id);
 void ft_begin_notice(struct ft_writer *writer, const char *method);
-/* A whole response that carries an error, and reading one back. */
+/* A whole response that carries an error, and reading one back; one that cannot be read becomes "protocol".
+ */
 void ft_write_failure(struct ft_writer *writer, uint64_t id, const struct ft_error *failure);
 void ft_read_failure(struct ft_view data, struct ft_error *failure);
 

@@ -21,8 +21,8 @@ void ft_inbox_free(struct ft_inbox *inbox);
 /* Room to receive into: at least one byte. Fails when out of memory. Views of earlier messages die here. */
 int ft_inbox_room(struct ft_inbox *inbox, uint8_t **data, size_t *size, struct ft_error *error);
 void ft_inbox_received(struct ft_inbox *inbox, size_t size);
-/* 1 and the next whole message, valid until ft_inbox_room; 0 if there is none yet; -1 if the framing is
- * broken. */
+/* 1 and the next whole message, valid until ft_inbox_room or ft_inbox_next is called again; 0 if there is
+ * none yet; -1 if the framing is broken. */
 int ft_inbox_next(struct ft_inbox *inbox, struct ft_view *message, struct ft_error *error);
 bool ft_inbox_idle(const struct ft_inbox *inbox); /* no part of a message is waiting */
 

@@ -31,9 +31,10 @@ extern const struct ft_bounds
 
 struct ft_scan {
 	struct ft_bounds bounds;
-	size_t offset; /* bytes of the message walked so far */
-	uint64_t skip; /* bytes of a text or binary still to pass over */
-	uint32_t values;
+	size_t offset;    /* bytes of the message walked so far */
+	uint64_t skip;    /* bytes of a text or binary still to pass over */
+	uint64_t pending; /* values announced and still to come, of all open containers */
+	uint32_t values;  /* announced so far, the message itself among them */
 	uint32_t depth;
 	uint64_t left[FT_DEPTH_MAX]; /* values still to come in each open container */
 };

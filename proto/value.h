@@ -47,7 +47,8 @@ struct ft_config {
 
 bool ft_name_valid(const char *name);
 
-/* Sets a field, adding it if it is new. Fails on a bad name, too many fields, or too long a text. */
+/* Sets a field, adding it if it is new. Fails on a bad name, too many fields, or a text that is not 1 to 31
+ * letters, digits and . _ : + - (so that "name=text name=text" can be taken apart again). */
 int ft_problem_set_number(
         struct ft_problem *problem, const char *name, int64_t number, struct ft_error *error);
 int ft_problem_set_text(

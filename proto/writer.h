@@ -34,7 +34,7 @@ void ft_write_nil(struct ft_writer *writer);
 void ft_write_bool(struct ft_writer *writer, bool value);
 void ft_write_int(struct ft_writer *writer, int64_t value);
 void ft_write_uint(struct ft_writer *writer, uint64_t value);
-void ft_write_real(struct ft_writer *writer, double value);
+void ft_write_real(struct ft_writer *writer, double value); /* nil for NaN and infinities */
 void ft_write_text(struct ft_writer *writer, const char *text);
 void ft_write_text_n(struct ft_writer *writer, const char *text, size_t length);
 void ft_write_bytes(struct ft_writer *writer, const void *data, size_t length);

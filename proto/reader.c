@@ -1,0 +1,513 @@
+#include "proto/reader.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct ft_bounds ft_bounds_request = {.bytes = 1 << 20, .depth = 8, .values = 65536};
+const struct ft_bounds ft_bounds_large = {.bytes = 64 << 20, .depth = 12, .values = 4194304};
+
+/* ---- one value's head: its first byte and the count, length or number that follows ---- */
+
+struct head {
+	enum ft_kind kind; /* FT_KIND_END: the byte that MessagePack never uses */
+	uint32_t size;     /* bytes of the head */
+	uint64_t follows;  /* bytes of text, binary or extension after it */
+	uint64_t children; /* values inside a container: two a pair */
+};
+
+static inline uint64_t load(const uint8_t *at, uint32_t bytes)
+{
+	uint64_t value = 0;
+	for (uint32_t i = 0; i < bytes; i++)
+		value = value << 8 | at[i];
+	return value;
+}
+
+/* Reads the head at `at`, of which `have` > 0 bytes are there. False if it is cut short; kind and size are
+ * right even then. */
+static inline bool read_head(const uint8_t *at, size_t have, struct head *head)
+{
+	uint8_t first = at[0];
+	uint32_t width = 0; /* of the count or length */
+	uint32_t extra = 0; /* bytes that follow the length and count for `follows`: an extension's type */
+	*head = (struct head){.size = 1};
+	if (first < 0x80 || first >= 0xe0) {
+		head->kind = FT_KIND_INT;
+		return true;
+	}
+	if (first < 0x90) {
+		head->kind = FT_KIND_MAP;
+		head->children = 2 * (first & 0x0fu);
+		return true;
+	}
+	if (first < 0xa0) {
+		head->kind = FT_KIND_ARRAY;
+		head->children = first & 0x0fu;
+		return true;
+	}
+	if (first < 0xc0) {
+		head->kind = FT_KIND_TEXT;
+		head->follows = first & 0x1fu;
+		return true;
+	}
+	switch (first) {
+	case 0xc0:
+		head->kind = FT_KIND_NIL;
+		return true;
+	case 0xc1:
+		head->kind = FT_KIND_END;
+		return true;
+	case 0xc2:
+	case 0xc3:
+		head->kind = FT_KIND_BOOL;
+		return true;
+	case 0xc4:
+	case 0xc5:
+	case 0xc6:
+		head->kind = FT_KIND_BYTES;
+		width = 1u << (first - 0xc4);
+		break;
+	case 0xc7:
+	case 0xc8:
+	case 0xc9:
+		head->kind = FT_KIND_OTHER;
+		width = 1u << (first - 0xc7);
+		extra = 1;
+		break;
+	case 0xca:
+		head->kind = FT_KIND_REAL;
+		head->size = 5;
+		return have >= 5;
+	case 0xcb:
+		head->kind = FT_KIND_REAL;
+		head->size = 9;
+		return have >= 9;
+	case 0xcc:
+	case 0xcd:
+	case 0xce:
+	case 0xcf:
+		head->kind = FT_KIND_INT;
+		head->size = 1 + (1u << (first - 0xcc));
+		return have >= head->size;
+	case 0xd0:
+	case 0xd1:
+	case 0xd2:
+	case 0xd3:
+		head->kind = FT_KIND_INT;
+		head->size = 1 + (1u << (first - 0xd0));
+		return have >= head->size;
+	case 0xd4:
+	case 0xd5:
+	case 0xd6:
+	case 0xd7:
+	case 0xd8:
+		head->kind = FT_KIND_OTHER;
+		head->follows = 1 + (1u << (first - 0xd4));
+		return true;
+	case 0xd9:
+	case 0xda:
+	case 0xdb:
+		head->kind = FT_KIND_TEXT;
+		width = 1u << (first - 0xd9);
+		break;
+	case 0xdc:
+	case 0xdd:
+		head->kind = FT_KIND_ARRAY;
+		width = 2u << (first - 0xdc);
+		break;
+	default: /* 0xde, 0xdf */
+		head->kind = FT_KIND_MAP;
+		width = 2u << (first - 0xde);
+		break;
+	}
+	head->size = 1 + width;
+	if (have < head->size)
+		return false;
+	uint64_t count = load(at + 1, width);
+	if (head->kind == FT_KIND_ARRAY)
+		head->children = count;
+	else if (head->kind == FT_KIND_MAP)
+		head->children = 2 * count;
+	else
+		head->follows = count + extra;
+	return true;
+}
+
+/* ---- the scan ---- */
+
+void ft_scan_init(struct ft_scan *scan, const struct ft_bounds *bounds)
+{
+	scan->bounds = *bounds;
+	if (scan->bounds.depth > FT_DEPTH_MAX)
+		scan->bounds.depth = FT_DEPTH_MAX;
+	scan->offset = 0;
+	scan->skip = 0;
+	scan->pending = 1;
+	scan->values = 1;
+	scan->depth = 0;
+}
+
+static int refuse(struct ft_error *error, const char *what, uint64_t bound)
+{
+	ft_fail(error, FT_E_BAD_FRAME, "the message %s %" PRIu64, what, bound);
+	if (error != NULL)
+		snprintf(error->bound, sizeof(error->bound), "at most %" PRIu64, bound);
+	return -1;
+}
+
+/* Opens a container of `children` values, or counts one that is empty against the depth. */
+static int open_container(struct ft_scan *scan, uint64_t children, struct ft_error *error)
+{
+	while (scan->depth > 0 && scan->left[scan->depth - 1] == 0)
+		scan->depth--;
+	if (scan->depth >= scan->bounds.depth)
+		return refuse(error, "nests deeper than", scan->bounds.depth);
+	if (children > scan->bounds.values - scan->values)
+		return refuse(error, "has more values than", scan->bounds.values);
+	scan->values += (uint32_t)children;
+	scan->pending += children;
+	if (children > 0)
+		scan->left[scan->depth++] = children;
+	return 0;
+}
+
+int ft_scan_walk(struct ft_scan *scan, const uint8_t *data, size_t length, struct ft_error *error)
+{
+	for (;;) {
+		if (scan->skip > 0) {
+			size_t have = length - scan->offset;
+			size_t passed = scan->skip < have ? (size_t)scan->skip : have;
+			scan->offset += passed;
+			scan->skip -= passed;
+			if (scan->skip > 0)
+				return 0;
+		}
+		if (scan->pending == 0)
+			return 1;
+		if (scan->offset >= length)
+			return 0;
+		struct head head;
+		bool whole = read_head(data + scan->offset, length - scan->offset, &head);
+		if (head.kind == FT_KIND_END)
+			return ft_fail(error, FT_E_BAD_FRAME,
+			        "the message has the byte 0xc1 where a value should begin");
+		/* Every value that is still to come takes a byte at least. What they need together was
+		 * checked to fit when they were announced, so that the sums below do not wrap. */
+		uint64_t room = scan->bounds.bytes - scan->offset;
+		uint64_t needed = head.size + head.follows + head.children + (scan->pending - 1);
+		if (needed > room)
+			return refuse(error, "is or will be longer in bytes than", scan->bounds.bytes);
+		if (!whole)
+			return 0;
+		scan->pending--;
+		/* Innermost containers that are full close before this value is taken from one. */
+		while (scan->depth > 0 && scan->left[scan->depth - 1] == 0)
+			scan->depth--;
+		if (scan->depth > 0)
+			scan->left[scan->depth - 1]--;
+		if ((head.kind == FT_KIND_ARRAY || head.kind == FT_KIND_MAP) &&
+		        open_container(scan, head.children, error) != 0)
+			return -1;
+		scan->offset += head.size;
+		scan->skip = head.follows;
+	}
+}
+
+/* ---- the cursor ---- */
+
+struct ft_cursor ft_cursor_of(const void *data, size_t length)
+{
+	const uint8_t *at = data;
+	return (struct ft_cursor){.at = at, .end = length > 0 ? at + length : at};
+}
+
+static inline size_t have(const struct ft_cursor *cursor)
+{
+	return (size_t)(cursor->end - cursor->at);
+}
+
+/* The head of the next value if it is whole, of that kind, and what it announces can be there. */
+static inline bool expect(const struct ft_cursor *cursor, enum ft_kind kind, struct head *head)
+{
+	if (cursor->at == cursor->end || !read_head(cursor->at, have(cursor), head) || head->kind != kind)
+		return false;
+	return head->follows <= have(cursor) - head->size && head->children <= have(cursor) - head->size;
+}
+
+enum ft_kind ft_peek(const struct ft_cursor *cursor)
+{
+	if (cursor->at == cursor->end)
+		return FT_KIND_END;
+	struct head head;
+	return read_head(cursor->at, have(cursor), &head) ? head.kind : FT_KIND_END;
+}
+
+bool ft_read_map(struct ft_cursor *cursor, uint32_t *pairs)
+{
+	struct head head;
+	if (!expect(cursor, FT_KIND_MAP, &head))
+		return false;
+	*pairs = (uint32_t)(head.children / 2);
+	cursor->at += head.size;
+	return true;
+}
+
+bool ft_read_array(struct ft_cursor *cursor, uint32_t *elements)
+{
+	struct head head;
+	if (!expect(cursor, FT_KIND_ARRAY, &head))
+		return false;
+	*elements = (uint32_t)head.children;
+	cursor->at += head.size;
+	return true;
+}
+
+bool ft_read_nil(struct ft_cursor *cursor)
+{
+	if (cursor->at == cursor->end || *cursor->at != 0xc0)
+		return false;
+	cursor->at++;
+	return true;
+}
+
+bool ft_read_bool(struct ft_cursor *cursor, bool *value)
+{
+	if (cursor->at == cursor->end || (*cursor->at != 0xc2 && *cursor->at != 0xc3))
+		return false;
+	*value = *cursor->at == 0xc3;
+	cursor->at++;
+	return true;
+}
+
+/* An integer as sign and 64 bits: `negative` ones as two's complement. */
+static inline bool read_integer(
+        const struct ft_cursor *cursor, struct head *head, uint64_t *bits, bool *negative)
+{
+	if (!expect(cursor, FT_KIND_INT, head))
+		return false;
+	uint8_t first = *cursor->at;
+	if (head->size == 1) {
+		*bits = (uint64_t)(int64_t)(int8_t)first;
+		*negative = first >= 0xe0;
+		return true;
+	}
+	uint32_t width = head->size - 1;
+	*bits = load(cursor->at + 1, width);
+	*negative = first >= 0xd0 && (cursor->at[1] & 0x80) != 0;
+	if (*negative && width < 8)
+		*bits |= UINT64_MAX << (8 * width);
+	return true;
+}
+
+bool ft_read_int(struct ft_cursor *cursor, int64_t *value)
+{
+	struct head head;
+	uint64_t bits = 0;
+	bool negative = false;
+	if (!read_integer(cursor, &head, &bits, &negative) || (!negative && bits > INT64_MAX))
+		return false;
+	*value = (int64_t)bits;
+	cursor->at += head.size;
+	return true;
+}
+
+bool ft_read_uint(struct ft_cursor *cursor, uint64_t *value)
+{
+	struct head head;
+	uint64_t bits = 0;
+	bool negative = false;
+	if (!read_integer(cursor, &head, &bits, &negative) || negative)
+		return false;
+	*value = bits;
+	cursor->at += head.size;
+	return true;
+}
+
+bool ft_read_real(struct ft_cursor *cursor, double *value)
+{
+	struct head head;
+	uint64_t bits = 0;
+	bool negative = false;
+	double real = 0;
+	if (read_integer(cursor, &head, &bits, &negative)) {
+		real = negative ? (double)(int64_t)bits : (double)bits;
+	} else if (!expect(cursor, FT_KIND_REAL, &head)) {
+		return false;
+	} else if (head.size == 5) {
+		uint32_t single_bits = (uint32_t)load(cursor->at + 1, 4);
+		float single = 0;
+		memcpy(&single, &single_bits, sizeof(single));
+		real = single;
+	} else {
+		bits = load(cursor->at + 1, 8);
+		memcpy(&real, &bits, sizeof(real));
+	}
+	if (!isfinite(real))
+		return false;
+	*value = real;
+	cursor->at += head.size;
+	return true;
+}
+
+bool ft_read_text(struct ft_cursor *cursor, const char **text, size_t *length)
+{
+	struct head head;
+	if (!expect(cursor, FT_KIND_TEXT, &head))
+		return false;
+	*text = (const char *)cursor->at + head.size;
+	*length = (size_t)head.follows;
+	cursor->at += head.size + head.follows;
+	return true;
+}
+
+bool ft_read_bytes(struct ft_cursor *cursor, const uint8_t **data, size_t *length)
+{
+	struct head head;
+	if (!expect(cursor, FT_KIND_BYTES, &head))
+		return false;
+	*data = cursor->at + head.size;
+	*length = (size_t)head.follows;
+	cursor->at += head.size + head.follows;
+	return true;
+}
+
+bool ft_read_view(struct ft_cursor *cursor, struct ft_view *view)
+{
+	const uint8_t *at = cursor->at;
+	/* Values still to come; never more than there are bytes, so the walk is bounded without a depth. */
+	uint64_t pending = 1;
+	while (pending > 0) {
+		size_t left = (size_t)(cursor->end - at);
+		struct head head;
+		if (left == 0 || !read_head(at, left, &head) || head.kind == FT_KIND_END)
+			return false;
+		pending += head.children - 1;
+		if (head.follows > left - head.size || pending > left - head.size - head.follows)
+			return false;
+		at += head.size + head.follows;
+	}
+	*view = (struct ft_view){.data = cursor->at, .length = (size_t)(at - cursor->at)};
+	cursor->at = at;
+	return true;
+}
+
+bool ft_read_text_into(struct ft_cursor *cursor, char *text, size_t size)
+{
+	struct ft_cursor ahead = *cursor;
+	const char *from = NULL;
+	size_t length = 0;
+	if (!ft_read_text(&ahead, &from, &length) || length >= size || memchr(from, '\0', length) != NULL)
+		return false;
+	memcpy(text, from, length);
+	text[length] = '\0';
+	*cursor = ahead;
+	return true;
+}
+
+/* ---- problems and configs ---- */
+
+/* Reads the name of a field or knob. `what` is "problem" or "config". */
+static int read_name(
+        struct ft_cursor *cursor, const char *what, char name[FT_NAME_SIZE], struct ft_error *error)
+{
+	if (ft_read_text_into(cursor, name, FT_NAME_SIZE) && ft_name_valid(name))
+		return 0;
+	struct ft_cursor ahead = *cursor;
+	const char *text = NULL;
+	size_t length = 0;
+	char shown[FT_NAME_SIZE + 1] = "no text";
+	if (ft_read_text(&ahead, &text, &length))
+		snprintf(shown, sizeof(shown), "%.*s", (int)(length < FT_NAME_SIZE ? length : FT_NAME_SIZE),
+		        text);
+	else if (name[0] != '\0')
+		snprintf(shown, sizeof(shown), "%s", name);
+	char bound[64];
+	snprintf(bound, sizeof(bound), "letters, digits and _, at most %d of them", FT_NAME_SIZE - 1);
+	char field[48];
+	snprintf(field, sizeof(field), "a name in %s", what);
+	return ft_fail_field(error, FT_E_BAD_VALUE, field, shown, bound);
+}
+
+static int read_pairs(
+        struct ft_cursor *cursor, const char *what, uint32_t most, uint32_t *pairs, struct ft_error *error)
+{
+	if (!ft_read_map(cursor, pairs))
+		return ft_fail_field(error, FT_E_BAD_REQUEST, what, "no map", "a map");
+	if (*pairs > most) {
+		char value[32];
+		char bound[32];
+		snprintf(value, sizeof(value), "a map of %" PRIu32, *pairs);
+		snprintf(bound, sizeof(bound), "a map of at most %" PRIu32, most);
+		return ft_fail_field(error, FT_E_BAD_VALUE, what, value, bound);
+	}
+	return 0;
+}
+
+int ft_read_problem(struct ft_cursor *cursor, struct ft_problem *problem, struct ft_error *error)
+{
+	uint32_t pairs = 0;
+	problem->count = 0;
+	if (read_pairs(cursor, "problem", FT_FIELDS_MAX, &pairs, error) != 0)
+		return -1;
+	for (uint32_t i = 0; i < pairs; i++) {
+		char name[FT_NAME_SIZE] = "";
+		if (read_name(cursor, "problem", name, error) != 0)
+			return -1;
+		if (ft_problem_find(problem, name) != NULL)
+			return ft_fail_field(error, FT_E_BAD_REQUEST, name, "given twice", "given once");
+		int64_t number = 0;
+		uint64_t large = 0;
+		const char *text = NULL;
+		size_t length = 0;
+		if (ft_read_int(cursor, &number)) {
+			if (ft_problem_set_number(problem, name, number, error) != 0)
+				return -1;
+		} else if (ft_read_text(cursor, &text, &length)) {
+			char copy[FT_TEXT_SIZE + 1];
+			/* A NUL inside would cut the text into one that may be right. */
+			bool cut = length >= sizeof(copy) || memchr(text, '\0', length) != NULL;
+			size_t kept = length < sizeof(copy) ? length : sizeof(copy) - 1;
+			for (size_t j = 0; j < kept; j++)
+				copy[j] = text[j] == '\0' ? '?' : text[j];
+			copy[kept] = '\0';
+			if (cut)
+				return ft_fail_field(error, FT_E_BAD_VALUE, name, copy,
+				        "1 to 31 letters, digits and . _ : + -");
+			if (ft_problem_set_text(problem, name, copy, error) != 0)
+				return -1;
+		} else if (ft_read_uint(cursor, &large)) {
+			char value[24];
+			snprintf(value, sizeof(value), "%" PRIu64, large);
+			return ft_fail_field(
+			        error, FT_E_BAD_VALUE, name, value, "an integer of at most 63 bits");
+		} else {
+			return ft_fail_field(
+			        error, FT_E_BAD_REQUEST, name, "neither", "an integer or a text");
+		}
+	}
+	return 0;
+}
+
+int ft_read_config(struct ft_cursor *cursor, struct ft_config *config, struct ft_error *error)
+{
+	uint32_t pairs = 0;
+	config->count = 0;
+	if (read_pairs(cursor, "config", FT_KNOBS_MAX, &pairs, error) != 0)
+		return -1;
+	for (uint32_t i = 0; i < pairs; i++) {
+		char name[FT_NAME_SIZE] = "";
+		if (read_name(cursor, "config", name, error) != 0)
+			return -1;
+		if (ft_config_find(config, name) != NULL)
+			return ft_fail_field(error, FT_E_BAD_REQUEST, name, "given twice", "given once");
+		int64_t value = 0;
+		if (!ft_read_int(cursor, &value))
+			return ft_fail_field(error, FT_E_BAD_REQUEST, name, "no integer of 64 bits",
+			        "an integer of 64 bits");
+		if (ft_config_set(config, name, value, error) != 0)
+			return -1;
+	}
+	return 0;
+}

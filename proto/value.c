@@ -1,0 +1,257 @@
+#include "proto/value.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+bool ft_name_valid(const char *name)
+{
+	if (!is_letter(name[0]))
+		return false;
+	size_t length = 1;
+	while (is_letter(name[length]) || is_digit(name[length]))
+		length++;
+	return name[length] == '\0' && length < FT_NAME_SIZE;
+}
+
+static bool text_valid(const char *text)
+{
+	size_t length = 0;
+	while (is_letter(text[length]) || is_digit(text[length]) ||
+	        (text[length] != '\0' && strchr(".:+-", text[length]) != NULL))
+		length++;
+	return length > 0 && text[length] == '\0' && length < FT_TEXT_SIZE;
+}
+
+static int refuse_name(const char *name, struct ft_error *error)
+{
+	char bound[64];
+	snprintf(bound, sizeof(bound), "letters, digits and _, at most %d of them", FT_NAME_SIZE - 1);
+	return ft_fail_field(error, FT_E_BAD_VALUE, "name", name, bound);
+}
+
+/* The field of that name, made if there is none; NULL with an error. */
+static struct ft_field *field_at(struct ft_problem *problem, const char *name, struct ft_error *error)
+{
+	for (uint32_t i = 0; i < problem->count; i++)
+		if (strcmp(problem->field[i].name, name) == 0)
+			return &problem->field[i];
+	if (!ft_name_valid(name)) {
+		refuse_name(name, error);
+		return NULL;
+	}
+	if (problem->count >= FT_FIELDS_MAX) {
+		ft_fail(error, FT_E_BAD_VALUE, "a problem has at most %d fields; %s is one too many",
+		        FT_FIELDS_MAX, name);
+		return NULL;
+	}
+	struct ft_field *field = &problem->field[problem->count++];
+	memset(field, 0, sizeof(*field));
+	snprintf(field->name, sizeof(field->name), "%s", name);
+	return field;
+}
+
+int ft_problem_set_number(
+        struct ft_problem *problem, const char *name, int64_t number, struct ft_error *error)
+{
+	struct ft_field *field = field_at(problem, name, error);
+	if (field == NULL)
+		return -1;
+	field->is_text = false;
+	field->number = number;
+	memset(field->text, 0, sizeof(field->text));
+	return 0;
+}
+
+int ft_problem_set_text(
+        struct ft_problem *problem, const char *name, const char *text, struct ft_error *error)
+{
+	if (!text_valid(text)) {
+		char bound[64];
+		snprintf(bound, sizeof(bound), "1 to %d letters, digits and . _ : + -", FT_TEXT_SIZE - 1);
+		return ft_fail_field(error, FT_E_BAD_VALUE, name, text, bound);
+	}
+	struct ft_field *field = field_at(problem, name, error);
+	if (field == NULL)
+		return -1;
+	field->is_text = true;
+	field->number = 0;
+	memset(field->text, 0, sizeof(field->text));
+	snprintf(field->text, sizeof(field->text), "%s", text);
+	return 0;
+}
+
+const struct ft_field *ft_problem_find(const struct ft_problem *problem, const char *name)
+{
+	for (uint32_t i = 0; i < problem->count; i++)
+		if (strcmp(problem->field[i].name, name) == 0)
+			return &problem->field[i];
+	return NULL;
+}
+
+static bool field_equal(const struct ft_field *a, const struct ft_field *b)
+{
+	if (a->is_text != b->is_text)
+		return false;
+	return a->is_text ? strcmp(a->text, b->text) == 0 : a->number == b->number;
+}
+
+bool ft_problem_equal(const struct ft_problem *a, const struct ft_problem *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (uint32_t i = 0; i < a->count; i++) {
+		/* Nearly always in the same order. */
+		const struct ft_field *other = strcmp(a->field[i].name, b->field[i].name) == 0
+		        ? &b->field[i]
+		        : ft_problem_find(b, a->field[i].name);
+		if (other == NULL || !field_equal(&a->field[i], other))
+			return false;
+	}
+	return true;
+}
+
+/* Appends as much as fits; `length` counts on. */
+static void append(char *text, size_t size, size_t *length, const char *part)
+{
+	size_t partial = strlen(part);
+	if (*length < size) {
+		size_t fits = size - *length - 1 < partial ? size - *length - 1 : partial;
+		memcpy(text + *length, part, fits);
+		text[*length + fits] = '\0';
+	}
+	*length += partial;
+}
+
+static void append_pair(
+        char *text, size_t size, size_t *length, char separator, const char *name, const char *value)
+{
+	const char between[2] = {separator, '\0'};
+	if (*length > 0)
+		append(text, size, length, between);
+	append(text, size, length, name);
+	append(text, size, length, "=");
+	append(text, size, length, value);
+}
+
+int ft_problem_format(const struct ft_problem *problem, char separator, char *text, size_t size)
+{
+	size_t length = 0;
+	if (size > 0)
+		text[0] = '\0';
+	for (uint32_t i = 0; i < problem->count; i++) {
+		const struct ft_field *field = &problem->field[i];
+		char number[24];
+		snprintf(number, sizeof(number), "%" PRId64, field->number);
+		append_pair(
+		        text, size, &length, separator, field->name, field->is_text ? field->text : number);
+	}
+	return (int)length;
+}
+
+int ft_config_set(struct ft_config *config, const char *name, int64_t value, struct ft_error *error)
+{
+	for (uint32_t i = 0; i < config->count; i++)
+		if (strcmp(config->knob[i].name, name) == 0) {
+			config->knob[i].value = value;
+			return 0;
+		}
+	if (!ft_name_valid(name))
+		return refuse_name(name, error);
+	if (config->count >= FT_KNOBS_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "a config has at most %d knobs; %s is one too many",
+		        FT_KNOBS_MAX, name);
+	struct ft_knob_value *knob = &config->knob[config->count++];
+	memset(knob, 0, sizeof(*knob));
+	snprintf(knob->name, sizeof(knob->name), "%s", name);
+	knob->value = value;
+	return 0;
+}
+
+const struct ft_knob_value *ft_config_find(const struct ft_config *config, const char *name)
+{
+	for (uint32_t i = 0; i < config->count; i++)
+		if (strcmp(config->knob[i].name, name) == 0)
+			return &config->knob[i];
+	return NULL;
+}
+
+bool ft_config_equal(const struct ft_config *a, const struct ft_config *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (uint32_t i = 0; i < a->count; i++) {
+		const struct ft_knob_value *other = strcmp(a->knob[i].name, b->knob[i].name) == 0
+		        ? &b->knob[i]
+		        : ft_config_find(b, a->knob[i].name);
+		if (other == NULL || a->knob[i].value != other->value)
+			return false;
+	}
+	return true;
+}
+
+int ft_config_format(const struct ft_config *config, char separator, char *text, size_t size)
+{
+	size_t length = 0;
+	if (size > 0)
+		text[0] = '\0';
+	for (uint32_t i = 0; i < config->count; i++) {
+		char number[24];
+		snprintf(number, sizeof(number), "%" PRId64, config->knob[i].value);
+		append_pair(text, size, &length, separator, config->knob[i].name, number);
+	}
+	return (int)length;
+}
+
+static bool parse_integer(const char *text, int64_t *value)
+{
+	/* strtoll alone would take " 1", "+1" and "". */
+	if (!is_digit(text[0]) && !(text[0] == '-' && is_digit(text[1])))
+		return false;
+	char *end = NULL;
+	errno = 0;
+	long long parsed = strtoll(text, &end, 10);
+	if (errno != 0 || *end != '\0')
+		return false;
+	*value = parsed;
+	return true;
+}
+
+int ft_config_parse(const char *text, struct ft_config *config, struct ft_error *error)
+{
+	memset(config, 0, sizeof(*config));
+	for (;;) {
+		text += strspn(text, ", ");
+		if (*text == '\0')
+			return 0;
+		char pair[FT_NAME_SIZE + 32];
+		size_t length = strcspn(text, ", ");
+		snprintf(pair, sizeof(pair), "%.*s", (int)(length < sizeof(pair) ? length : sizeof(pair)),
+		        text);
+		char *equals = strchr(pair, '=');
+		if (length >= sizeof(pair) || equals == NULL)
+			return ft_fail_field(error, FT_E_BAD_VALUE, "config", pair, "NAME=INTEGER pairs");
+		*equals = '\0';
+		int64_t value = 0;
+		if (!parse_integer(equals + 1, &value))
+			return ft_fail_field(
+			        error, FT_E_BAD_VALUE, pair, equals + 1, "an integer of 64 bits");
+		if (ft_config_find(config, pair) != NULL)
+			return ft_fail_field(error, FT_E_BAD_VALUE, pair, "given twice", "given once");
+		if (ft_config_set(config, pair, value, error) != 0)
+			return -1;
+		text += length;
+	}
+}
