@@ -1,0 +1,177 @@
+#include "kernels/rmsnorm/rmsnorm.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum rmsnorm_dtype dtype_of(const char *name)
+{
+	if (strcmp(name, "f16") == 0)
+		return RMSNORM_F16;
+	return strcmp(name, "bf16") == 0 ? RMSNORM_BF16 : RMSNORM_F32;
+}
+
+size_t rmsnorm_dtype_size(enum rmsnorm_dtype dtype)
+{
+	return dtype == RMSNORM_F32 ? 4 : 2;
+}
+
+const char *rmsnorm_dtype_name(enum rmsnorm_dtype dtype)
+{
+	if (dtype == RMSNORM_F16)
+		return "f16";
+	return dtype == RMSNORM_BF16 ? "bf16" : "f32";
+}
+
+static uint64_t number_of(const struct ft_problem *problem, const char *name)
+{
+	const struct ft_field *field = ft_problem_find(problem, name);
+
+	return field ? (uint64_t)field->number : 0;
+}
+
+static enum rmsnorm_dtype type_of(const struct ft_problem *problem, const char *name)
+{
+	const struct ft_field *field = ft_problem_find(problem, name);
+
+	return dtype_of(field ? field->text : "");
+}
+
+struct rmsnorm_problem rmsnorm_unpack(const struct ft_problem *problem)
+{
+	return (struct rmsnorm_problem){
+	        .m = number_of(problem, "m"),
+	        .n = number_of(problem, "n"),
+	        .row_stride = number_of(problem, "row_stride"),
+	        .dtype = type_of(problem, "dtype"),
+	        .weight = type_of(problem, "weight_dtype"),
+	};
+}
+
+uint64_t rmsnorm_bytes(const struct rmsnorm_problem *problem)
+{
+	return 2 * problem->m * problem->n * rmsnorm_dtype_size(problem->dtype) +
+	        problem->n * rmsnorm_dtype_size(problem->weight);
+}
+
+/* The most rows whose input, output and weight span no more than the limit. Never 0: one row of the longest
+ * kind spans 12 MiB. */
+static uint64_t rows_within_limit(const struct rmsnorm_problem *problem)
+{
+	uint64_t limit = UINT64_C(1) << RMSNORM_BYTES_LOG2;
+	uint64_t element = rmsnorm_dtype_size(problem->dtype);
+	uint64_t one_row = 2 * problem->n * element + problem->n * rmsnorm_dtype_size(problem->weight);
+
+	return 1 + (limit - one_row) / (2 * problem->row_stride * element);
+}
+
+static int check(const struct ft_problem *given, struct ft_error *error)
+{
+	struct rmsnorm_problem problem = rmsnorm_unpack(given);
+	char value[32], bound[64];
+
+	if (problem.weight != problem.dtype && problem.weight != RMSNORM_F32) {
+		snprintf(bound, sizeof bound, "the dtype, %s, or f32", rmsnorm_dtype_name(problem.dtype));
+		return ft_fail_field(
+		        error, FT_E_BAD_VALUE, "weight_dtype", rmsnorm_dtype_name(problem.weight), bound);
+	}
+	if (problem.row_stride < problem.n) {
+		snprintf(value, sizeof value, "%" PRIu64, problem.row_stride);
+		snprintf(bound, sizeof bound, "at least n, %" PRIu64, problem.n);
+		return ft_fail_field(error, FT_E_BAD_VALUE, "row_stride", value, bound);
+	}
+	uint64_t most = rows_within_limit(&problem);
+
+	if (problem.m > most) {
+		snprintf(value, sizeof value, "%" PRIu64, problem.m);
+		snprintf(bound, sizeof bound, "at most %" PRIu64 " here, for 2^%d bytes in all", most,
+		        RMSNORM_BYTES_LOG2);
+		return ft_fail_field(error, FT_E_BAD_VALUE, "m", value, bound);
+	}
+	return 0;
+}
+
+static uint64_t bytes(const struct ft_problem *given)
+{
+	struct rmsnorm_problem problem = rmsnorm_unpack(given);
+
+	return rmsnorm_bytes(&problem);
+}
+
+static bool is_cpu(const char *kind)
+{
+	return strcmp(kind, "cpu") == 0;
+}
+
+static const struct ft_schema *schema_for(const char *kind)
+{
+	return is_cpu(kind) ? &rmsnorm_cpu_schema : &rmsnorm_gpu_schema;
+}
+
+static void standard(const struct ft_problem *given, const struct ft_traits *traits, struct ft_config *config)
+{
+	struct rmsnorm_problem problem = rmsnorm_unpack(given);
+
+	if (is_cpu(traits->kind))
+		rmsnorm_cpu_standard(&problem, traits, config);
+	else
+		rmsnorm_gpu_standard(&problem, traits, config);
+}
+
+static int space_of(const struct ft_problem *given, const struct ft_traits *traits, struct ft_space *space,
+        struct ft_error *error)
+{
+	struct rmsnorm_problem problem = rmsnorm_unpack(given);
+
+	space->count = 0;
+	space->standard = 0;
+	return is_cpu(traits->kind) ? rmsnorm_cpu_space(&problem, traits, space, error)
+	                            : rmsnorm_gpu_space(&problem, traits, space, error);
+}
+
+static int check_config(const struct ft_problem *given, const struct ft_traits *traits,
+        const struct ft_config *config, struct ft_error *error)
+{
+	struct rmsnorm_problem problem = rmsnorm_unpack(given);
+	struct ft_config ordered;
+
+	if (ft_schema_check_config(schema_for(traits->kind), config, &ordered, error) < 0)
+		return -1;
+	return is_cpu(traits->kind) ? rmsnorm_cpu_check_config(&problem, traits, &ordered, error)
+	                            : rmsnorm_gpu_check_config(&problem, traits, &ordered, error);
+}
+
+void rmsnorm_config_of(const struct ft_schema *schema, const int64_t *value, struct ft_config *config)
+{
+	memset(config, 0, sizeof *config);
+	config->count = schema->knob_count;
+	for (uint32_t i = 0; i < schema->knob_count; i++) {
+		memcpy(config->knob[i].name, schema->knob[i].name, sizeof config->knob[i].name);
+		config->knob[i].value = value[i];
+	}
+}
+
+int rmsnorm_space_add(struct ft_space *space, const struct ft_config *config,
+        const struct ft_config *standard_config, const char *pruned, struct ft_error *error)
+{
+	if (space->count == FT_SPACE_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "the space has more than %d configs", FT_SPACE_MAX);
+	uint32_t index = space->count++;
+
+	space->config[index] = *config;
+	space->pruned[index][0] = '\0';
+	if (ft_config_equal(config, standard_config))
+		space->standard = index;
+	else if (pruned)
+		snprintf(space->pruned[index], sizeof space->pruned[index], "%s", pruned);
+	return 0;
+}
+
+const struct ft_kernel ft_kernel_rmsnorm = {
+        .schema = schema_for,
+        .check = check,
+        .bytes = bytes,
+        .standard = standard,
+        .space = space_of,
+        .check_config = check_config,
+};
