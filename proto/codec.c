@@ -344,13 +344,24 @@ static void read_method(const char *text, size_t length, char method[FT_NAME_SIZ
 	method[kept] = '\0';
 }
 
-/* A map, or nil for an empty one. */
+/* A map, or nil for an empty one: the rest of the message, since the scan found where that ends. ft_decode
+ * would see bytes that follow. */
 static bool read_body(struct ft_cursor *cursor, struct ft_view *body)
 {
 	*body = (struct ft_view){0};
 	if (ft_read_nil(cursor))
 		return true;
-	return ft_peek(cursor) == FT_KIND_MAP && ft_read_view(cursor, body);
+	if (ft_peek(cursor) != FT_KIND_MAP)
+		return false;
+	*body = (struct ft_view){.data = cursor->at, .length = (size_t)(cursor->end - cursor->at)};
+	cursor->at = cursor->end;
+	return true;
+}
+
+/* A response's error: nil, or a map. */
+static bool read_error(struct ft_cursor *cursor, struct ft_view *view)
+{
+	return ft_read_nil(cursor) || (ft_peek(cursor) == FT_KIND_MAP && ft_read_view(cursor, view));
 }
 
 int ft_open_envelope(struct ft_view message, struct ft_envelope *envelope, struct ft_error *error)
@@ -371,7 +382,7 @@ int ft_open_envelope(struct ft_view message, struct ft_envelope *envelope, struc
 	if (type != FT_NOTICE && (!ft_read_uint(&cursor, &envelope->id) || envelope->id > UINT32_MAX))
 		return ft_fail(error, FT_E_BAD_FRAME, "the message's id is no unsigned integer of 32 bits");
 	if (type == FT_RESPONSE) {
-		if (!read_body(&cursor, &envelope->error))
+		if (!read_error(&cursor, &envelope->error))
 			return ft_fail(error, FT_E_BAD_FRAME, "a response's error is neither nil nor a map");
 		if (envelope->error.data != NULL && !ft_read_nil(&cursor))
 			return ft_fail(error, FT_E_BAD_FRAME, "a response has an error and a result");

