@@ -229,7 +229,9 @@ static double error_of(enum rmsnorm_dtype dtype, double got, double want)
 
 	if (isnan(got) || isnan(want))
 		return isnan(got) && isnan(want) ? 0 : HUGE_VAL;
-	if (isinf(want) && !isinf(got))
+	if (got == want)
+		return 0;
+	if (isinf(want))
 		return HUGE_VAL;
 	if (isinf(got)) {
 		if (fabs(want) >= limit && signbit(got) == signbit(want))

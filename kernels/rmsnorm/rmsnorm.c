@@ -65,17 +65,38 @@ static uint64_t rows_within_limit(const struct rmsnorm_problem *problem)
 	return 1 + (limit - one_row) / (2 * problem->row_stride * element);
 }
 
+/* Each number within its bounds once more: the schema that admitted the problem may be one that a runner
+ * sent, and what follows must neither overflow nor divide by zero. */
+static int check_numbers(const struct ft_problem *given, struct ft_error *error)
+{
+	for (uint32_t i = 0; i < rmsnorm_cpu_schema.field_count; i++) {
+		const struct ft_schema_field_def *def = &rmsnorm_cpu_schema.field[i];
+		int64_t number = (int64_t)number_of(given, def->name);
+		char value[32], bound[64];
+
+		if (def->is_text || (number >= def->min && number <= def->max))
+			continue;
+		snprintf(value, sizeof value, "%" PRId64, number);
+		snprintf(bound, sizeof bound, "between %" PRId64 " and %" PRId64, def->min, def->max);
+		return ft_fail_field(error, FT_E_BAD_VALUE, def->name, value, bound);
+	}
+	return 0;
+}
+
 static int check(const struct ft_problem *given, struct ft_error *error)
 {
 	struct rmsnorm_problem problem = rmsnorm_unpack(given);
 	char value[32], bound[64];
 
+	if (check_numbers(given, error) < 0)
+		return -1;
 	if (problem.weight != problem.dtype && problem.weight != RMSNORM_F32) {
 		snprintf(bound, sizeof bound, "the dtype, %s, or f32", rmsnorm_dtype_name(problem.dtype));
 		return ft_fail_field(
 		        error, FT_E_BAD_VALUE, "weight_dtype", rmsnorm_dtype_name(problem.weight), bound);
 	}
-	if (problem.row_stride < problem.n) {
+	/* Rows lie apart at least by their length, which also keeps the stride above 0. */
+	if (problem.row_stride < problem.n || problem.row_stride == 0) {
 		snprintf(value, sizeof value, "%" PRIu64, problem.row_stride);
 		snprintf(bound, sizeof bound, "at least n, %" PRIu64, problem.n);
 		return ft_fail_field(error, FT_E_BAD_VALUE, "row_stride", value, bound);
