@@ -1,0 +1,461 @@
+"""Runs the real daemon, runner and command line against each other, and waits on events, never on time.
+
+Every wait has a deadline, which only a failure reaches: FLYTUNE_PATIENCE multiplies it for slow builds.
+"""
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import msgpack
+
+TOP = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("FLYTUNE_BUILD", TOP / "build")).resolve()
+PATIENCE = float(os.environ.get("FLYTUNE_PATIENCE", "1"))
+DEADLINE = 60 * PATIENCE
+# Put before the daemon's command line: valgrind and its options.
+WRAP = os.environ.get("FLYTUNE_WRAP", "").split()
+# Timing and memory figures mean nothing in an instrumented program.
+INSTRUMENTED = bool(WRAP) or os.environ.get("FLYTUNE_INSTRUMENTED") == "1"
+
+
+def program(name):
+    """The built program of that name, wherever in the build folder it is."""
+    for folder in ("daemon", "client", "kernels/runner", "kernels/runner/cpu", "tests/runner"):
+        path = BUILD / folder / name
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError(f"{name} is not built in {BUILD}")
+
+
+FLYTUNED = program("flytuned")
+FLYTUNECTL = program("flytunectl")
+BAD_RUNNER = program("bad_runner")
+
+
+class Late(AssertionError):
+    """An event that had to come did not."""
+
+
+def until(check, what, deadline=None):
+    """Waits until check() is true, for facts that the kernel or the daemon tells only when asked."""
+    end = time.monotonic() + (deadline or DEADLINE)
+    while True:
+        value = check()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise Late(f"not in time: {what}")
+        select.select([], [], [], 0.005)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rsplit(b")", 1)[1].split()[0] not in (b"Z", b"X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def await_death(pid, deadline=None):
+    """Waits for a process that need not be our child."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not select.select([handle], [], [], deadline or DEADLINE)[0]:
+            raise Late(f"process {pid} still runs")
+    finally:
+        os.close(handle)
+
+
+class RpcError(Exception):
+    def __init__(self, error):
+        super().__init__(error.get("message"))
+        self.code = error.get("code")
+        self.error = error
+
+
+class Peer:
+    """A client that speaks MessagePack-RPC by itself, and may misbehave."""
+
+    def __init__(self, path, hello=True, name="pytest"):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(DEADLINE)
+        self.socket.connect(str(path))
+        self.unpacker = msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=64 << 20)
+        self.next = 1
+        self.notices = []
+        self.hello = self.call("hello", min=1, max=1, name=name) if hello else None
+
+    def close(self):
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def ask(self, method, **params):
+        """Sends a request and gives its id."""
+        number = self.next
+        self.next += 1
+        self.send(msgpack.packb([0, number, method, params]))
+        return number
+
+    def message(self):
+        """The next message, None at the end."""
+        while True:
+            for message in self.unpacker:
+                return message
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionResetError:
+                return None
+            except socket.timeout:
+                raise Late("the daemon did not answer") from None
+            if not data:
+                return None
+            self.unpacker.feed(data)
+
+    def answer(self, number):
+        """The result of a request; notices that come before it are kept."""
+        while True:
+            message = self.message()
+            if message is None:
+                raise EOFError("the daemon hung up")
+            if message[0] == 2:
+                self.notices.append(message)
+                continue
+            assert message[0] == 1 and message[1] == number, message
+            if message[2] is not None:
+                raise RpcError(message[2])
+            return message[3]
+
+    def call(self, method, **params):
+        return self.answer(self.ask(method, **params))
+
+    def event(self, wanted):
+        """The params of the next event notice for which wanted(params) holds."""
+        while True:
+            message = self.notices.pop(0) if self.notices else self.message()
+            if message is None:
+                raise EOFError("the daemon hung up")
+            if message[0] == 2 and message[1] == "event" and wanted(message[2]):
+                return message[2]
+
+    def ended(self):
+        """Reads to the end; gives what was said before the daemon hung up."""
+        said = []
+        while True:
+            message = self.message()
+            if message is None:
+                return said
+            said.append(message)
+
+
+class Ctl:
+    """What a run of flytunectl gave."""
+
+    def __init__(self, status, output, complaint):
+        self.status = status
+        self.output = output
+        self.complaint = complaint
+
+    @property
+    def json(self):
+        return json.loads(self.output)
+
+    def __repr__(self):
+        return f"exit {self.status}\n{self.output}\n{self.complaint}"
+
+
+def ctl_command(path, *arguments, as_json=True):
+    return [str(FLYTUNECTL), "--socket", str(path), *(["--json"] if as_json else []), *map(str, arguments)]
+
+
+def ctl(path, *arguments, as_json=True, check=True, env=None, prefix=(), timeout=None):
+    """Runs flytunectl; checks that it exits 0 unless told not to."""
+    done = subprocess.run(
+        [*prefix, *ctl_command(path, *arguments, as_json=as_json)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        timeout=timeout or 2 * DEADLINE, env={**os.environ, **(env or {})}, check=False)
+    result = Ctl(done.returncode, done.stdout, done.stderr)
+    if check and result.status != 0:
+        raise AssertionError(f"flytunectl {' '.join(map(str, arguments))}: {result}")
+    return result
+
+
+def shape(m=64, n=4096, dtype="bf16", **more):
+    """The command line's words for an rmsnorm problem."""
+    words = ["rmsnorm", "--m", m, "--n", n, "--dtype", dtype]
+    for name, value in more.items():
+        words += ["--" + name.replace("_", "-"), value]
+    return words
+
+
+def problem(m=64, n=4096, dtype="bf16", **more):
+    """The same on the wire."""
+    return {"m": m, "n": n, "dtype": dtype, **more}
+
+
+class Gate:
+    """A point at which a bad runner waits: it says that it arrived, and goes on when let."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        for way in (".in", ".out"):
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(f"{path}{way}")
+        # Held open for reading, so that the runner's open for writing never fails.
+        self.arrivals = os.open(f"{path}.in", os.O_RDONLY | os.O_NONBLOCK)
+
+    def __str__(self):
+        return str(self.path)
+
+    def arrived(self, deadline=None):
+        end = time.monotonic() + (deadline or DEADLINE)
+        while True:
+            if not select.select([self.arrivals], [], [], max(0, end - time.monotonic()))[0]:
+                raise Late(f"nobody came to {self.path.name}")
+            try:
+                if os.read(self.arrivals, 1):
+                    return
+            except BlockingIOError:
+                pass
+            # The end of an earlier visit: wait until someone opens it again.
+            if time.monotonic() > end:
+                raise Late(f"nobody came to {self.path.name}")
+            select.select([], [], [], 0.002)
+
+    def release(self):
+        def opened():
+            try:
+                return os.open(f"{self.path}.out", os.O_WRONLY | os.O_NONBLOCK) + 1
+            except OSError as fault:
+                if fault.errno != errno.ENXIO:
+                    raise
+                return 0
+        way = until(opened, f"the runner at {self.path.name} waits to be let on") - 1
+        os.write(way, b".")
+        os.close(way)
+
+
+class BadRunner:
+    """A script for tests/runner/bad_runner, and the log of what it did."""
+
+    def __init__(self, folder, name="runner"):
+        self.folder = Path(folder)
+        self.script = self.folder / f"{name}.script"
+        self.log = self.folder / f"{name}.log"
+        self.program = self.folder / f"{name}.sh"
+        # The daemon starts runners with an environment of its own, so the script's path travels in a wrapper.
+        self.program.write_text(f'#!/bin/sh\nexec "{BAD_RUNNER}" --script "{self.script}" "$@"\n')
+        self.program.chmod(0o755)
+        self.write()
+
+    def write(self, *lines):
+        """Replaces the script; rules with `once` may fire anew."""
+        for mark in self.folder.glob(f"{self.script.name}.fired.*"):
+            mark.unlink()
+        fresh = self.script.with_suffix(".new")
+        fresh.write_text("".join(f"{line}\n" for line in (f"log {self.log}", *lines)))
+        fresh.rename(self.script)
+
+    def gate(self, name):
+        return Gate(self.folder / f"gate-{name}")
+
+    def did(self, word=None):
+        """The lines of the log, or the rest of those that begin with a word."""
+        if not self.log.exists():
+            return []
+        lines = self.log.read_text().splitlines()
+        if word is None:
+            return lines
+        return [line[len(word):].strip() for line in lines if line.split(" ", 1)[0] == word]
+
+    def pids(self):
+        return [int(pid) for pid in self.did("hello")]
+
+
+class Daemon:
+    """One flytuned with a state directory, socket and log of its own."""
+
+    def __init__(self, folder, runner=None, arguments=(), state=None, device="cpu", prefix=(), env=None):
+        self.folder = Path(folder)
+        self.state = Path(state or self.folder / "state")
+        # The path of a socket has 107 bytes, and pytest's folders are long.
+        self.short = Path(tempfile.mkdtemp(prefix="ft.", dir="/tmp"))
+        self.path = self.short / "s"
+        self.runner = runner
+        self.arguments = list(arguments)
+        self.device = device
+        self.prefix = list(prefix)
+        self.env = env or {}
+        self.log_path = self.folder / "flytuned.log"
+        self.process = None
+        self.lives = 0
+
+    def command(self):
+        runner = self.runner.program if isinstance(self.runner, BadRunner) else self.runner
+        if runner is None:
+            runner = program("flytune-runner-cpu")
+        return [*self.prefix, *WRAP, str(FLYTUNED), "--socket", str(self.path), "--state-dir", str(self.state),
+                "--device", self.device, "--runner", f"cpu={runner}", *map(str, self.arguments)]
+
+    def spawn(self, notify=None):
+        env = {**os.environ, **self.env}
+        env.pop("NOTIFY_SOCKET", None)
+        if notify:
+            env["NOTIFY_SOCKET"] = str(notify)
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+        return self.process
+
+    def start(self):
+        """Starts it and waits for its READY=1; fails with its log if it ends before."""
+        assert self.process is None
+        self.lives += 1
+        where = self.short / f"notify{self.lives}"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(str(where))
+            os.chmod(where, 0o777)
+            began = time.monotonic()
+            handle = os.pidfd_open(self.spawn(where).pid)
+            try:
+                while True:
+                    left = began + DEADLINE - time.monotonic()
+                    came = select.select([notify, handle], [], [], max(0, left))[0]
+                    if notify in came:
+                        if b"READY=1" in notify.recv(4096).split(b"\n"):
+                            break
+                    elif handle in came:
+                        status = self.process.wait()
+                        self.process = None
+                        raise AssertionError(f"flytuned ended with {status}:\n{self.log()}")
+                    else:
+                        raise Late(f"flytuned is not ready:\n{self.log()}")
+            finally:
+                os.close(handle)
+        self.ready_s = time.monotonic() - began
+        return self
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    @property
+    def pid(self):
+        """Of flytuned itself, whatever it is wrapped in: wrappers exec it."""
+        return self.process.pid
+
+    def runner_pids(self):
+        with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as children:
+            return [int(pid) for pid in children.read().split()]
+
+    def stop(self, expect=0):
+        """SIGTERM, and its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        status = self.wait()
+        if expect is not None:
+            assert status == expect, f"flytuned ended with {status}:\n{self.log()}"
+        return status
+
+    def wait(self):
+        status = self.process.wait(DEADLINE)
+        self.process = None
+        return status
+
+    def kill(self, runners=False):
+        """kill -9; returns when daemon and, by their own doing or ours, all runners are gone."""
+        pids = self.runner_pids()
+        self.process.kill()
+        if runners:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.wait()
+        for pid in pids:
+            await_death(pid)
+
+    def restart(self):
+        self.stop()
+        return self.start()
+
+    def ctl(self, *arguments, **options):
+        return ctl(self.path, *arguments, **options)
+
+    def ctl_start(self, *arguments, as_json=True):
+        return subprocess.Popen(ctl_command(self.path, *arguments, as_json=as_json), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def lookup(self, **fields):
+        return self.ctl("lookup", *shape(**fields)).json
+
+    def tune(self, *options, **fields):
+        return self.ctl("tune", *shape(**fields), *options).json
+
+    def trials(self, **fields):
+        return self.ctl("trials", *shape(**fields)).json["trials"]
+
+    def status(self):
+        return self.ctl("status").json
+
+    def peer(self, **options):
+        return Peer(self.path, **options)
+
+    def clean_up(self):
+        """Ends it, however the test ended; gives what a sanitizer said."""
+        if self.process is not None:
+            pids = []
+            with contextlib.suppress(OSError):
+                pids = self.runner_pids()
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(DEADLINE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for left in self.short.iterdir():
+            left.unlink()
+        self.short.rmdir()
+        words = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "runtime error:", "ERROR SUMMARY")
+        return [line for line in self.log().splitlines()
+                if any(word in line for word in words) and "ERROR SUMMARY: 0 errors" not in line]
+
+
+def memory_kb(pid):
+    """RssAnon and RssShmem of a process, in kB, together."""
+    total = 0
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith(("RssAnon:", "RssShmem:")):
+                total += int(line.split()[1])
+    return total
+
+
+def wakeups(pid):
+    """Context switches of all threads of a process so far."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for line in (task / "status").read_text().splitlines():
+            if "ctxt_switches" in line:
+                total += int(line.split()[1])
+    return total

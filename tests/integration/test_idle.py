@@ -1,0 +1,42 @@
+"""What the daemon costs when nobody asks."""
+import os
+import select
+
+import pytest
+
+import harness
+
+pytestmark = pytest.mark.skipif(harness.INSTRUMENTED, reason="means nothing in an instrumented program")
+# The full figure takes two minutes; the short one finds a timer that should not run as well.
+WINDOW = float(os.environ.get("FLYTUNE_IDLE_SECONDS", "6"))
+
+
+def test_idle_it_sleeps_and_is_small(daemons, runner):
+    daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
+    daemon.ctl("tune", *harness.shape(m="1,2,3,4"))
+    for pid in set(runner.pids()):
+        harness.await_death(pid)
+    with daemon.peer() as peer:
+        peer.call("lookup", kernel="rmsnorm", problem=harness.problem())
+        # The last answers and closes have been dealt with once nothing happened for a while.
+        before = harness.wakeups(daemon.pid)
+        while True:
+            select.select([], [], [], 0.3)
+            now = harness.wakeups(daemon.pid)
+            if now == before:
+                break
+            before = now
+        select.select([], [], [], WINDOW)
+        woken = harness.wakeups(daemon.pid) - before
+    memory = harness.memory_kb(daemon.pid)
+    print(f"idle: {memory} kB of its own, {woken} wake-ups in {WINDOW:g} s; ready after {daemon.ready_s * 1e3:.1f} ms")
+    assert woken == 0
+    assert memory < 10 * 1024
+
+
+def test_it_starts_quickly(daemons, runner):
+    daemon = daemons(runner).start()
+    daemon.tune()
+    daemon.restart()
+    print(f"ready after {daemon.ready_s * 1e3:.1f} ms")
+    assert daemon.ready_s < 0.5
