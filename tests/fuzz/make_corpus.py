@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz corpus: one small file for each kind of message, good and bad.
+
+Inputs that a fuzzer found are kept beside them under other names; this leaves those alone.
+"""
+import os
+import struct
+import sys
+
+import msgpack
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+PROBLEM = {"m": 64, "n": 4096, "dtype": "bf16"}
+CONFIG = {"BLOCK_THREADS": 256, "waves_per_eu": 0}
+
+
+def keep(target, name, body, piece=255):
+    folder = os.path.join(HERE, target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(bytes([piece]) + body)
+
+
+def request(method, params, number=1):
+    return msgpack.packb([0, number, method, params])
+
+
+def response(result, number=1):
+    return msgpack.packb([1, number, None, result])
+
+
+def notice(method, params):
+    return msgpack.packb([2, method, params])
+
+
+def readers():
+    every = [None, True, False, 0, 127, 128, 65535, 2**32, 2**64 - 1, -1, -33, -(2**15), -(2**63), 1.5,
+             "text", "x" * 40, b"bytes", [1, [2, [3]]], {"a": {"b": []}}, msgpack.ExtType(5, b"1234")]
+    for index, value in enumerate(every):
+        keep("reader", f"value-{index:02}", msgpack.packb(value), index % 5)
+    keep("reader", "all", msgpack.packb(every), 3)
+    keep("reader", "problem", msgpack.packb(PROBLEM), 0)
+    keep("reader", "config", msgpack.packb(CONFIG), 0)
+    keep("reader", "huge-array", b"\xdd\xff\xff\xff\xff")
+    keep("reader", "huge-map", b"\xdf\xff\xff\xff\xff")
+    keep("reader", "huge-text", b"\xdb\xff\xff\xff\xff")
+    keep("reader", "deep", b"\x91" * 40)
+    keep("reader", "deep-empty", b"\x91" * 5 + b"\x90")
+    keep("reader", "counts-level-by-level", b"\xdc\x00\x20\xdc\x00\x20\xdc\x00\x20")
+    keep("reader", "never-used", b"\x92\x00\xc1")
+    keep("reader", "nan", b"\xcb\x7f\xf8\0\0\0\0\0\0")
+    keep("reader", "infinity", b"\xca\x7f\x80\0\0")
+
+
+def requests():
+    job = {"job": 3}
+    good = {
+        "hello": {"min": 1, "max": 1, "name": "flytunectl/0.1"},
+        "lookup": {"kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "generation": "u:1", "tune_on_miss": True},
+        "tune": {"kernel": "rmsnorm", "problem": PROBLEM, "force": True, "priority": -5, "budget_ns": 10**9},
+        "wait": job, "cancel": job, "jobs": {}, "watch": job,
+        "trials": {"kernel": "rmsnorm", "problem": PROBLEM}, "status": {}, "devices": None, "no_such": {},
+    }
+    for method, params in good.items():
+        keep("request", method, request(method, params))
+    keep("request", "pipelined", b"".join(request(method, params) for method, params in good.items()), 6)
+    lookup = good["lookup"]
+    bad = {
+        "kernel-missing": {"problem": PROBLEM},
+        "kernel-number": {**lookup, "kernel": 7},
+        "kernel-nul": {**lookup, "kernel": "rms\0norm"},
+        "kernel-long": {**lookup, "kernel": "k" * 64},
+        "problem-list": {**lookup, "problem": []},
+        "problem-real": {**lookup, "problem": {"m": 1.5}},
+        "problem-wide": {**lookup, "problem": {"m": 2**64 - 1}},
+        "problem-many": {**lookup, "problem": {f"f{i}": i for i in range(17)}},
+        "problem-shell": {**lookup, "problem": {"dtype": "$(reboot)"}},
+        "problem-name": {**lookup, "problem": {"../m": 1}},
+        "flag-number": {**lookup, "tune_on_miss": 1},
+        "unknown-member": {**lookup, "later": [1, {"a": 2}]},
+        "nil-members": {**lookup, "device": None},
+    }
+    for name, params in bad.items():
+        keep("request", name, request("lookup", params))
+    keep("request", "repeated-member", b"\x94\x00\x01\xa4wait\x82\xa3job\x01\xa3job\x02")
+    keep("request", "repeated-field", b"\x94\x00\x01\xa6lookup\x82\xa6kernel\xa1k\xa7problem\x82\xa1m\x01\xa1m\x02")
+    keep("request", "params-list", request("lookup", [1, 2]))
+    keep("request", "id-wide", request("status", {}, 2**32))
+    keep("request", "half", request("lookup", lookup)[:-9])
+    keep("request", "response", response({}))
+    keep("request", "failure", msgpack.packb([1, 1, {"code": "busy", "message": "full"}, None]))
+    keep("request", "method-nul", request("look\0up", lookup))
+
+
+def runners():
+    hello = {
+        "protocol": 1, "runner": "example 1", "identity": "compiler=1", "files": ["/usr/lib/libexample.so"],
+        "devices": [{"id": "cpu:0", "kind": "cpu", "name": "CPU", "arch": "x86-64-v3", "identity": "arch=x86-64-v3",
+                     "units": 4, "memory": 2**33, "cache": 2**25}],
+        "kernels": [{"name": "rmsnorm", "revision": 1, "source": "0" * 32, "ladder": "m",
+                     "fields": [{"name": "m", "type": "int", "min": 1, "max": 2**31},
+                                {"name": "dtype", "type": "text", "choices": ["f32", "bf16"], "has_default": True,
+                                 "default_text": "f32"}],
+                     "knobs": [{"name": "BLOCK_THREADS", "values": [128, 256], "changes_bits": True}],
+                     "fallback": CONFIG}],
+    }
+    keep("runner", "hello", response(hello))
+    keep("runner", "space", response({"members": [{"config": CONFIG}, {"config": CONFIG, "pruned": "idle"}], "standard": 0}))
+    keep("runner", "sweep-reply", response({"outcome": "decided", "winner": 1, "rounds": 9, "conclusive": True}))
+    keep("runner", "failure", msgpack.packb([1, 2, {"code": "runner", "message": "no", "field": "m", "value": "0", "bound": "1"}, None]))
+    keep("runner", "sweep", request("sweep", {
+        "job": 1, "kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "standard": 0, "seed": 7, "budget_ns": 10**10,
+        "band_ppm": 5000, "min_rounds": 7, "max_rounds": 60,
+        "members": [{"config": CONFIG, "code": "ab", "verified": True, "samples": [81000, 0, 82000]},
+                    {"config": CONFIG, "status": "wrong"}]}))
+    keep("runner", "space-request", request("space", {"kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0"}))
+    keep("runner", "hello-request", request("hello", {"min": 1, "max": 1, "code_dir": "/x", "memory_cap": 1}))
+    keep("runner", "cancel", notice("cancel", {"job": 1}))
+    event = {"job": 1, "trial": 0}
+    events = [{"event": "begin", "stage": "build"}, {"event": "built", "code": "ab", "registers": 40, "build_ns": 5},
+              {"event": "same_code", "other": 2}, {"event": "verified", "error": 0.001},
+              {"event": "out", "status": "failed", "reason": "µ…"}, {"event": "stage", "stage": "measure"},
+              {"event": "round", "round": 1, "samples": [[0, 81000], [1, 90000]]}, {"event": "dropped", "round": 7}]
+    stream = b"".join(notice("event", {**event, **one}) for one in events)
+    keep("runner", "events", stream, 10)
+    keep("runner", "event-nan", notice("event", {**event, "event": "verified", "error": float("nan")}))
+    keep("runner", "event-cut-text", b"\x93\x02\xa5event\x84\xa3job\x01\xa5trial\x00\xa5event\xa3out\xa6reason\xa2\xe2\x80")
+    keep("runner", "job", response({"job": 1, "kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "state": "done",
+                                    "answer": {"kernel": "rmsnorm", "problem": PROBLEM, "config": CONFIG,
+                                               "source": "tuned", "generation": 4}}))
+    keep("runner", "trials", response({"kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "trials": [
+        {"config": CONFIG, "status": "ok", "time_ps": 81000000, "error": 0.01},
+        {"config": CONFIG, "status": "same_code_as", "same_as": CONFIG}]}))
+    keep("runner", "raw-garbage", b"\x94\x01\x01\xc0\x81\xa7members\xdd" + struct.pack(">I", 2**31))
+
+
+def main():
+    readers()
+    requests()
+    runners()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
