@@ -1,0 +1,550 @@
+/* libflytune-client: ask flytuned which kernel configuration is best for a problem on this host's device.
+ *
+ * In short:
+ *
+ *	struct flytune_error error;
+ *	flytune_client *client = flytune_open(NULL, &error);
+ *	struct flytune_rmsnorm shape;
+ *	flytune_rmsnorm_init(&shape);
+ *	shape.m = 64;
+ *	shape.n = 4096;
+ *	shape.dtype = "bf16";
+ *	flytune_problem *problem = flytune_problem_rmsnorm(&shape, &error);
+ *	struct flytune_answer answer;
+ *	flytune_answer_init(&answer);
+ *	if (flytune_lookup(client, problem, NULL, &answer, &error) == FLYTUNE_OK)
+ *		threads = flytune_answer_get(&answer, "BLOCK_THREADS", 256);
+ *	flytune_problem_free(problem);
+ *	flytune_close(client);
+ *
+ * Glossary. A *problem* is what you have, as named fields of a kernel's schema (m, n, dtype, …). A *config*
+ *is a list of named integers, the *knobs*. A *sweep* times the configs of one problem; a *job* is a request
+ *for one. *Away* means: the daemon cannot be reached, does not answer in time, or cannot serve.
+ *
+ * What the library promises to the program that it lives in:
+ *  - A lookup never waits for a search (but see FLYTUNE_AUTOTUNE below), and no call waits past its deadline.
+ *  - While the daemon is away a lookup still succeeds: with what this client already knows, else with the
+ *analytic default, by the same rule that the daemon uses; the answer is marked. A daemon that is away is
+ *tried again after a pause that grows from 0.1 s to 5 s, by one caller at a time; meanwhile lookups cost no
+ *wait.
+ *  - It starts no threads and no processes, touches no signal and no global setting, never prints, never ends
+ *the process, raises no SIGPIPE. Descriptors are close-on-exec and above 2.
+ *  - The environment is read in flytune_open and nowhere else.
+ *  - Threads: every function may be called by several threads at once, also on one client or problem, except
+ *that nothing may be in use while it is closed or freed.
+ *  - fork: a client goes on working in a child, which makes connections of its own and leaves the parent's
+ *alone.
+ *  - Structures that you allocate begin with their size (set by the _init functions), so that they can grow
+ *    without breaking programs that are built already. Those without a size never change.
+ *
+ * Environment, read once by flytune_open:
+ *  - FLYTUNE_SOCKET: the daemon's socket, if options.socket is NULL. Else /run/flytuned/flytuned.sock.
+ *  - FLYTUNE_GENERATION: a token "UUID:COUNTER", if options.generation is NULL. Every lookup then gets the
+ *answer of that moment, so that all processes of a run agree, or fails with FLYTUNE_E_GENERATION; it never
+ *falls back.
+ *  - FLYTUNE_AUTOTUNE=1: a lookup first runs the full sweep, once a problem and client, and waits for it up
+ *to options.autotune_timeout_ms. FLYTUNE_AUTOTUNE=0: analytic defaults only, and the daemon is never asked.
+ *
+ * A config is known to be best for flytune's own device code. For another kernel of the same structure it is
+ *a good first guess.
+ */
+#ifndef FLYTUNE_CLIENT_H
+#define FLYTUNE_CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define FLYTUNE_API __attribute__((visibility("default")))
+#else
+#define FLYTUNE_API
+#endif
+
+/* The version of this header. */
+#define FLYTUNE_VERSION_MAJOR 0
+#define FLYTUNE_VERSION_MINOR 1
+
+enum {
+	FLYTUNE_NAME_SIZE = 32,   /* of a kernel's, field's or knob's name, with its NUL */
+	FLYTUNE_FIELDS_MAX = 16,  /* fields of a problem */
+	FLYTUNE_KNOBS_MAX = 16,   /* knobs of a config */
+	FLYTUNE_DEVICE_SIZE = 32, /* of a device's id: "cpu:0", "hip:1", "0000:c1:00.0" */
+	FLYTUNE_REASON_SIZE = 256
+};
+
+/* The version of the library that is loaded: "0.1.0". */
+FLYTUNE_API const char *flytune_version(void);
+
+/* ---------------------------------------------------------------- errors */
+
+/* What functions return. Numbers are never reused; new ones may come. */
+enum flytune_code {
+	FLYTUNE_OK = 0,
+	FLYTUNE_E_BAD_VALUE = 1, /* a value is outside its bounds: error.field, .value and .bound say which */
+	FLYTUNE_E_BAD_REQUEST = 2,
+	FLYTUNE_E_UNKNOWN_KERNEL = 3,
+	FLYTUNE_E_UNKNOWN_FIELD = 4,
+	FLYTUNE_E_UNKNOWN_KNOB = 5,
+	FLYTUNE_E_UNKNOWN_DEVICE = 6,
+	FLYTUNE_E_UNKNOWN_JOB = 7,
+	FLYTUNE_E_UNKNOWN_METHOD = 8, /* the daemon is older than this library */
+	FLYTUNE_E_PROTOCOL = 9,       /* no protocol version in common */
+	FLYTUNE_E_BAD_FRAME = 10,     /* one side could not read the other */
+	FLYTUNE_E_BUSY = 11,          /* too many clients, a full queue, a quota */
+	FLYTUNE_E_DENIED = 12,        /* error.message says what is missing */
+	FLYTUNE_E_UNAVAILABLE = 13,   /* the daemon, a device or the store cannot do this now */
+	FLYTUNE_E_AWAY = 14,          /* nobody answers */
+	FLYTUNE_E_TIMEOUT = 15,
+	FLYTUNE_E_GENERATION = 16, /* the answers of the generation that was named cannot be had */
+	FLYTUNE_E_CANCELLED = 17,  /* a callback of yours said stop */
+	FLYTUNE_E_RUNNER = 18,
+	FLYTUNE_E_STORE = 19,
+	FLYTUNE_E_SYSTEM = 20,
+	FLYTUNE_E_MEMORY = 21,
+	FLYTUNE_E_OTHER = 99 /* a code that this library does not know: see error.word */
+};
+
+/* What went wrong. Every function that can fail takes one, or NULL; it is filled in on failure and left alone
+ * on success. */
+struct flytune_error {
+	enum flytune_code code;
+	char word[32];     /* the code as a word: "bad_value" */
+	char message[320]; /* for people: names the field, the value and the bound */
+	char field[48];    /* "" unless one field is at fault */
+	char value[64];    /* what was refused, cut to fit */
+	char bound[64];    /* what would have been accepted */
+};
+
+/* "bad_value" for FLYTUNE_E_BAD_VALUE; "other" for a number that it does not know. */
+FLYTUNE_API const char *flytune_code_word(enum flytune_code code);
+
+/* ---------------------------------------------------------------- client */
+
+/* A handle on the daemon. Cheap to make; a program needs one. */
+typedef struct flytune_client flytune_client;
+
+enum flytune_autotune {
+	FLYTUNE_AUTOTUNE_ENVIRONMENT = 0, /* as FLYTUNE_AUTOTUNE says; unset: FLYTUNE_AUTOTUNE_USUAL */
+	FLYTUNE_AUTOTUNE_USUAL = 1,       /* a lookup answers with what is known */
+	FLYTUNE_AUTOTUNE_FORCE = 2,       /* as FLYTUNE_AUTOTUNE=1 */
+	FLYTUNE_AUTOTUNE_NEVER = 3        /* as FLYTUNE_AUTOTUNE=0 */
+};
+
+enum flytune_log_level { FLYTUNE_LOG_WARNING = 4, FLYTUNE_LOG_INFO = 6 };
+
+/* Told when the daemon goes away and when it is back, from within a call, in that call's thread, with no lock
+ * held. */
+typedef void (*flytune_log_fn)(void *data, enum flytune_log_level level, const char *message);
+
+struct flytune_options {
+	size_t size;
+	const char *socket;     /* NULL: FLYTUNE_SOCKET, else the usual place; under 108 bytes */
+	const char *name;       /* of your program, for the daemon's log; NULL: the library's */
+	const char *generation; /* NULL: FLYTUNE_GENERATION; "": none, whatever the environment says */
+	const char *device;     /* for calls that name none; NULL: the daemon's choice */
+	enum flytune_autotune autotune; /* with a generation, FLYTUNE_AUTOTUNE_FORCE is an error */
+	int tune_on_miss;               /* not 0: lookups ask for a sweep, later, of what is not known */
+	int64_t lookup_timeout_ms;      /* of a lookup; 0: 1,000 */
+	int64_t call_timeout_ms;        /* of other calls that do not wait for a job; 0: 10,000 */
+	int64_t autotune_timeout_ms;    /* that a lookup waits for its forced sweep; 0: 60,000 */
+	uint32_t cache_entries;         /* answers kept for when the daemon is away; 0: 1,024 */
+	flytune_log_fn log;             /* NULL: silence */
+	void *log_data;
+};
+
+static inline void flytune_options_init(struct flytune_options *options)
+{
+	memset(options, 0, sizeof *options);
+	options->size = sizeof *options;
+}
+
+/* Makes a client; does not connect. `options` may be NULL, and is copied, texts included. NULL on failure:
+ * out of memory, an option or environment variable that makes no sense. That the daemon is away is no
+ * failure. */
+FLYTUNE_API flytune_client *flytune_open(const struct flytune_options *options, struct flytune_error *error);
+
+/* Closes the client's connections and frees it. NULL is fine. Jobs go on. Problems and lists outlive it. */
+FLYTUNE_API void flytune_close(flytune_client *client);
+
+/* Asks the daemon for a sign of life, by connecting if need be. Lookups need no such call. Fails with why the
+ * daemon is away; after a failure, at once and with the same reason until its pause is over. */
+FLYTUNE_API enum flytune_code flytune_ping(flytune_client *client, struct flytune_error *error);
+
+/* ---------------------------------------------------------------- problems */
+
+/* A problem: a kernel's name and field values. Immutable, hashed once, usable with any client. */
+typedef struct flytune_problem flytune_problem;
+
+struct flytune_field {
+	const char *name;
+	const char *text; /* NULL: the value is `number` */
+	int64_t number;
+};
+
+/* Makes a problem from `count` fields, in any order; texts are copied. Fields at their default may be left
+ * out. Fails when out of memory, and on names or texts that no kernel can have. Whether this kernel takes
+ * these values is said by the call that uses the problem, since the daemon may know more kernels and fields
+ * than this library.
+ */
+FLYTUNE_API flytune_problem *flytune_problem_new(
+        const char *kernel, const struct flytune_field *fields, size_t count, struct flytune_error *error);
+
+/* rmsnorm over m rows of n elements: y = x * rsqrt(mean(x*x) + 1e-5) * weight. */
+struct flytune_rmsnorm {
+	size_t size;
+	int64_t m;                /* rows, 1 or more */
+	int64_t n;                /* elements of a row, 1 to 1,048,576 */
+	const char *dtype;        /* "f32", "f16", "bf16" */
+	const char *weight_dtype; /* as dtype, or "f32"; NULL: as dtype */
+	int64_t row_stride;       /* elements between the starts of two rows, n or more; 0: n */
+};
+
+static inline void flytune_rmsnorm_init(struct flytune_rmsnorm *shape)
+{
+	memset(shape, 0, sizeof *shape);
+	shape->size = sizeof *shape;
+}
+
+/* As flytune_problem_new, for rmsnorm. */
+FLYTUNE_API flytune_problem *flytune_problem_rmsnorm(
+        const struct flytune_rmsnorm *shape, struct flytune_error *error);
+
+/* Frees it once no call uses it any more. NULL is fine. */
+FLYTUNE_API void flytune_problem_free(flytune_problem *problem);
+
+/* The kernel's name; lives as long as the problem. */
+FLYTUNE_API const char *flytune_problem_kernel(const flytune_problem *problem);
+
+/* The fields, in the schema's order and with its defaults filled in where this library knows the kernel.
+ * Returns 1 and fills in `field`, whose texts live as long as the problem; 0 past the last one. */
+FLYTUNE_API int flytune_problem_field(
+        const flytune_problem *problem, size_t index, struct flytune_field *field);
+
+/* ---------------------------------------------------------------- lookups */
+
+/* Where an answer comes from, best first. */
+enum flytune_source {
+	FLYTUNE_SOURCE_UNKNOWN = 0,
+	FLYTUNE_SOURCE_PINNED = 1,   /* an operator's override */
+	FLYTUNE_SOURCE_TUNED = 2,    /* the winner of a sweep of this very problem */
+	FLYTUNE_SOURCE_IMPORTED = 3, /* from an artifact for this problem and device */
+	FLYTUNE_SOURCE_NEAREST = 4,  /* the winner for another m, at most 2 times away: tuned_m */
+	FLYTUNE_SOURCE_DEFAULT = 5   /* the analytic default */
+};
+
+/* "tuned" for FLYTUNE_SOURCE_TUNED, and so on. */
+FLYTUNE_API const char *flytune_source_word(enum flytune_source source);
+
+enum {
+	/* The daemon did not give this answer; `reason` says why where the answer is the default. */
+	FLYTUNE_ANSWER_AWAY = 1,
+	/* Given before by the daemon to this client, kept since. */
+	FLYTUNE_ANSWER_KEPT = 2,
+	/* The forced sweep did not end in time (it goes on), or could not be run. */
+	FLYTUNE_ANSWER_UNSWEPT = 4
+};
+
+struct flytune_knob {
+	char name[FLYTUNE_NAME_SIZE];
+	int64_t value;
+};
+
+struct flytune_answer {
+	size_t size;
+	uint32_t flags; /* FLYTUNE_ANSWER_… */
+	enum flytune_source source;
+	char reason[64]; /* why this source: "no result yet", "probing", "daemon_away", … */
+	char device[FLYTUNE_DEVICE_SIZE]; /* which the config is for; "" while none is known */
+	char store[40];                   /* UUID of the store; with the generation it makes a token */
+	char identity[40];                /* under which it was measured; "" for a default */
+	uint64_t generation;              /* of the store when it answered */
+	uint64_t time_ns;                 /* of the config; 0: not measured */
+	uint64_t default_time_ns;         /* of the default in the same sweep; 0: not measured */
+	uint64_t tuned_at_ns;             /* since the Unix epoch; 0: not measured */
+	uint64_t tuned_m;                 /* FLYTUNE_SOURCE_NEAREST: the m whose winner this is */
+	uint64_t revision;                /* of the default's rule */
+	uint32_t knob_count;
+	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
+};
+
+static inline void flytune_answer_init(struct flytune_answer *answer)
+{
+	answer->size = sizeof *answer;
+	answer->flags = 0;
+	answer->source = FLYTUNE_SOURCE_UNKNOWN;
+	answer->knob_count = 0;
+}
+
+/* A knob's value, or `otherwise` if the config has no such knob. */
+FLYTUNE_API int64_t flytune_answer_get(
+        const struct flytune_answer *answer, const char *knob, int64_t otherwise);
+
+struct flytune_lookup_options {
+	size_t size;
+	const char *device; /* NULL: the client's */
+	int64_t timeout_ms; /* 0: the client's */
+};
+
+static inline void flytune_lookup_options_init(struct flytune_lookup_options *options)
+{
+	memset(options, 0, sizeof *options);
+	options->size = sizeof *options;
+}
+
+/* The best config known for a problem. `options` may be NULL. Fails on a problem or device that is refused,
+ * when the named generation cannot be had, when the daemon is away and this library does not know the kernel,
+ * and when out of memory. */
+FLYTUNE_API enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
+        const struct flytune_lookup_options *options, struct flytune_answer *answer,
+        struct flytune_error *error);
+
+/* ---------------------------------------------------------------- jobs */
+
+struct flytune_tune_options {
+	size_t size;
+	const char *device; /* NULL: the client's */
+	int force;          /* not 0: sweep again although there is a winner */
+	int32_t priority;   /* -100 to 100, higher first */
+	int64_t budget_ms;  /* of measuring; 0: the daemon's */
+};
+
+static inline void flytune_tune_options_init(struct flytune_tune_options *options)
+{
+	memset(options, 0, sizeof *options);
+	options->size = sizeof *options;
+}
+
+/* Asks for a sweep and returns once that is durable, without waiting for it. *job is its number; many who ask
+ * for the same problem share one. *job is 0 if there is a winner already; then `answer`, unless NULL, is
+ * filled in. */
+FLYTUNE_API enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *problem,
+        const struct flytune_tune_options *options, uint64_t *job, struct flytune_answer *answer,
+        struct flytune_error *error);
+
+enum flytune_state {
+	FLYTUNE_STATE_UNKNOWN = 0,
+	FLYTUNE_STATE_QUEUED = 1,
+	FLYTUNE_STATE_RUNNING = 2,
+	FLYTUNE_STATE_DONE = 3,
+	FLYTUNE_STATE_FAILED = 4,
+	FLYTUNE_STATE_CANCELLED = 5
+};
+
+/* "queued" for FLYTUNE_STATE_QUEUED, and so on. */
+FLYTUNE_API const char *flytune_state_word(enum flytune_state state);
+
+struct flytune_value {
+	char name[FLYTUNE_NAME_SIZE];
+	char text[32]; /* "": the value is `number` */
+	int64_t number;
+};
+
+struct flytune_job {
+	size_t size;
+	uint64_t job;
+	enum flytune_state state;
+	char stage[16]; /* while running: start, build, verify, measure, confirm */
+	char kernel[FLYTUNE_NAME_SIZE];
+	char device[FLYTUNE_DEVICE_SIZE];
+	char reason[FLYTUNE_REASON_SIZE];
+	int32_t priority;
+	uint32_t owner; /* user id */
+	uint64_t created_at_ns, started_at_ns, ended_at_ns;
+	uint64_t sweep_ns; /* time that the sweep ran, over all its starts */
+	uint64_t trials;   /* configs that are tried */
+	uint64_t settled;  /* of these, those that nothing more is to be learned of */
+	uint64_t rounds;
+	uint64_t waiters;
+	uint64_t restarts; /* times that a runner had to be started again */
+	uint32_t field_count;
+	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of the problem */
+};
+
+static inline void flytune_job_init(struct flytune_job *job)
+{
+	memset(job, 0, sizeof *job);
+	job->size = sizeof *job;
+}
+
+/* Something that happened to a job. The library makes it; it may grow at its end. */
+struct flytune_event {
+	size_t size;
+	uint64_t job;
+	char event[16]; /* queued, started, stage, trial, round, restarted, ended */
+	enum flytune_state state;
+	char stage[16];
+	uint64_t trials, settled, round;
+	char status[16];  /* of a trial: as in flytune_trial */
+	uint64_t time_ps; /* of a trial, picoseconds; 0: not measured */
+	uint64_t ci_ps;   /* half the width of its 95 % confidence interval */
+	char reason[FLYTUNE_REASON_SIZE];
+	uint32_t knob_count;
+	struct flytune_knob knob[FLYTUNE_KNOBS_MAX]; /* of a trial: the config that was settled */
+};
+
+/* Called in the waiting thread for each event; `event` dies with the call. Returns 0 to go on; anything else
+ * ends the wait with FLYTUNE_E_CANCELLED and leaves the job alone. It may use the client. */
+typedef int (*flytune_event_fn)(void *data, const struct flytune_event *event);
+
+/* No deadline: for flytune_wait and flytune_watch. */
+#define FLYTUNE_FOREVER ((int64_t)-1)
+
+/* Waits for a job to end, on a connection of its own. If the daemon goes away the wait goes on when it is
+ * back, if that takes no more than 10 s. FLYTUNE_OK means that the job ended: job->state says how, and
+ * `answer` is filled in if it is FLYTUNE_STATE_DONE. `events` (may be NULL) is called meanwhile; `job` and
+ * `answer` may be NULL. After FLYTUNE_E_TIMEOUT the job goes on. */
+FLYTUNE_API enum flytune_code flytune_wait(flytune_client *client, uint64_t job_number, int64_t timeout_ms,
+        flytune_event_fn events, void *data, struct flytune_job *job, struct flytune_answer *answer,
+        struct flytune_error *error);
+
+/* Reports the events of one job, or of all (0), on a connection of its own, until `events` returns non-zero
+ * (FLYTUNE_OK then), the time is over, or the daemon goes away. Before the first event it is called with one
+ * whose name is "watching": from then on nothing is missed. */
+FLYTUNE_API enum flytune_code flytune_watch(flytune_client *client, uint64_t job_number, int64_t timeout_ms,
+        flytune_event_fn events, void *data, struct flytune_error *error);
+
+/* Takes the caller's interest in a job back: the job ends if it is the caller's own or nobody else's, and
+ * what was measured stays. */
+FLYTUNE_API enum flytune_code flytune_cancel(
+        flytune_client *client, uint64_t job_number, struct flytune_error *error);
+
+/* Lists are snapshots: made by a call, read by any thread, freed by you. _get returns 1 and fills in the
+ * structure, whose size you set; 0 if there is no such element. */
+
+typedef struct flytune_job_list flytune_job_list;
+
+/* One job, or all that are remembered (0), oldest first. */
+FLYTUNE_API enum flytune_code flytune_jobs(
+        flytune_client *client, uint64_t job_number, flytune_job_list **list, struct flytune_error *error);
+FLYTUNE_API size_t flytune_job_list_count(const flytune_job_list *list);
+FLYTUNE_API int flytune_job_list_get(const flytune_job_list *list, size_t index, struct flytune_job *job);
+FLYTUNE_API void flytune_job_list_free(flytune_job_list *list);
+
+/* ---------------------------------------------------------------- trials */
+
+struct flytune_trial {
+	size_t size;
+	char status[16]; /* ok, wrong, failed, timeout, same_code_as, pruned, waiting */
+	int is_default, is_winner;
+	int tied;               /* within the band of the best */
+	uint64_t time_ps;       /* median over the rounds, picoseconds; 0: not measured */
+	uint64_t ci_ps;         /* half the width of its 95 % confidence interval */
+	uint64_t rounds;        /* measured */
+	uint64_t dropped_round; /* rounds seen when it was dropped; 0: it was not */
+	uint64_t registers, spills, build_ns;
+	double error;  /* largest relative error seen when it was verified */
+	char code[40]; /* hash of the machine code */
+	char reason[FLYTUNE_REASON_SIZE];
+	uint32_t knob_count;
+	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
+	uint32_t same_as_count; /* same_code_as: the config that was timed in its stead */
+	struct flytune_knob same_as[FLYTUNE_KNOBS_MAX];
+};
+
+static inline void flytune_trial_init(struct flytune_trial *trial)
+{
+	memset(trial, 0, sizeof *trial);
+	trial->size = sizeof *trial;
+}
+
+struct flytune_trials_info {
+	size_t size;
+	char device[FLYTUNE_DEVICE_SIZE];
+	char identity[40];
+	uint64_t rounds, seed;
+	int conclusive;
+	char method[FLYTUNE_REASON_SIZE]; /* how it was measured, in the runner's words */
+};
+
+static inline void flytune_trials_info_init(struct flytune_trials_info *info)
+{
+	memset(info, 0, sizeof *info);
+	info->size = sizeof *info;
+}
+
+typedef struct flytune_trial_list flytune_trial_list;
+
+/* All that is known of a problem's configs on a device (NULL: the client's). */
+FLYTUNE_API enum flytune_code flytune_trials(flytune_client *client, const flytune_problem *problem,
+        const char *device, flytune_trial_list **list, struct flytune_error *error);
+FLYTUNE_API size_t flytune_trial_list_count(const flytune_trial_list *list);
+FLYTUNE_API int flytune_trial_list_get(
+        const flytune_trial_list *list, size_t index, struct flytune_trial *trial);
+FLYTUNE_API void flytune_trial_list_info(const flytune_trial_list *list, struct flytune_trials_info *info);
+FLYTUNE_API void flytune_trial_list_free(flytune_trial_list *list);
+
+/* ---------------------------------------------------------------- devices and status */
+
+struct flytune_device {
+	size_t size;
+	char id[FLYTUNE_DEVICE_SIZE];
+	char kind[16];  /* cpu, hip, cuda */
+	char state[16]; /* ready, probing, absent, failed */
+	char name[128]; /* for people */
+	char arch[64];
+	char pci[16];
+	uint64_t units; /* compute units, multiprocessors, or usable cores */
+	uint64_t memory;
+	char identity[40];
+	char identity_text[1024];
+	char runner[128];
+	uint64_t runner_pid; /* while one runs */
+	char reason[FLYTUNE_REASON_SIZE];
+};
+
+static inline void flytune_device_init(struct flytune_device *device)
+{
+	memset(device, 0, sizeof *device);
+	device->size = sizeof *device;
+}
+
+typedef struct flytune_device_list flytune_device_list;
+
+FLYTUNE_API enum flytune_code flytune_devices(
+        flytune_client *client, flytune_device_list **list, struct flytune_error *error);
+FLYTUNE_API size_t flytune_device_list_count(const flytune_device_list *list);
+FLYTUNE_API int flytune_device_list_get(
+        const flytune_device_list *list, size_t index, struct flytune_device *device);
+FLYTUNE_API void flytune_device_list_free(flytune_device_list *list);
+
+struct flytune_status {
+	size_t size;
+	char server[64]; /* "flytuned 0.1.0" */
+	uint64_t protocol;
+	uint64_t pid;
+	uint64_t uptime_ns;
+	char store[40]; /* UUID */
+	uint64_t generation;
+	char state_dir[256];
+	uint64_t store_bytes, store_limit;
+	uint64_t answers; /* problems with an answer of their own */
+	uint64_t damaged; /* records found damaged since the daemon's start */
+	uint64_t sessions;
+	uint64_t jobs_queued, jobs_running;
+	uint64_t runner_restarts;
+	int paused;
+	char degraded[FLYTUNE_REASON_SIZE]; /* what does not work, and why; "" if all does */
+	/* Lookups since the daemon's start, by source. */
+	uint64_t pinned, tuned, imported, nearest, standard;
+};
+
+static inline void flytune_status_init(struct flytune_status *status)
+{
+	memset(status, 0, sizeof *status);
+	status->size = sizeof *status;
+}
+
+/* `devices` may be NULL; else it is a list to be freed. */
+FLYTUNE_API enum flytune_code flytune_status(flytune_client *client, struct flytune_status *status,
+        flytune_device_list **devices, struct flytune_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

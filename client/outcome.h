@@ -1,0 +1,18 @@
+/* Turns the errors of the inside into those of the public header. */
+#ifndef FLYTUNE_CLIENT_OUTCOME_H
+#define FLYTUNE_CLIENT_OUTCOME_H
+
+#include <stdbool.h>
+
+#include "client/include/flytune/client.h"
+#include "proto/error.h"
+
+enum flytune_code outcome_code(const char *word);
+/* Fills in `out` (may be NULL) and returns the code. */
+enum flytune_code outcome(struct flytune_error *out, const struct ft_error *error);
+/* For a structure whose size was not set. */
+enum flytune_code outcome_unsized(struct flytune_error *out, const char *structure);
+/* The error is about what the caller asked, so that no answer but an error would do. */
+bool outcome_is_callers(const struct ft_error *error);
+
+#endif
