@@ -13,6 +13,8 @@ M64 = problem(m=64)
 # What a stage may take before the runner is given up. Honest stages take microseconds.
 SHORT = "2" if not harness.INSTRUMENTED else "15"
 DEADLINES = [word for stage in ("build", "verify", "measure", "start") for word in ("--deadline", f"{stage}={SHORT}")]
+# A member just outside the band of the fastest: the race needs some thirty rounds, and drops the others on the way.
+RIVAL = "time 3 100550000"
 
 
 class Lookups:
@@ -126,7 +128,7 @@ NOBODY = [
 @pytest.mark.parametrize("step,action", NOBODY, ids=[f"{step}-{action}" for step, action in NOBODY])
 def test_a_single_lapse_does_not_cost_the_sweep(daemons, runner, step, action):
     where = step if " " in step else f"{step} *"
-    runner.write(f"at {where} once {action}")
+    runner.write(RIVAL, f"at {where} once {action}")
     daemon = daemons(runner, arguments=[*DEADLINES, "--deadline", f"hello={SHORT}", "--deadline", f"space={SHORT}"])
     daemon.start()
     with Lookups(daemon):
@@ -211,13 +213,13 @@ def test_a_runner_dies_with_its_daemon(daemon, runner):
         assert not harness.alive(pid)
 
 
-CRASHES = ["build 1", "build 6", "verify 3", "round 0", "round 3", "round 6", "dropped *", "confirm *", "reply *"]
+CRASHES = ["build 1", "build 6", "verify 3", "round 0", "round 3", "round 12", "dropped *", "confirm *", "reply *"]
 
 
 @pytest.mark.parametrize("where", CRASHES)
 def test_after_kill_9_the_job_goes_on_and_repeats_nothing_stored(daemons, runner, where):
     crash, hold = runner.gate("crash"), runner.gate("hold")
-    runner.write(f"at {where} once gate {crash}")
+    runner.write(RIVAL, f"at {where} once gate {crash}")
     daemon = daemons(runner).start()
     job = daemon.tune("--no-wait")[0]["job"]
     crash.arrived()
@@ -227,7 +229,7 @@ def test_after_kill_9_the_job_goes_on_and_repeats_nothing_stored(daemons, runner
     daemon.kill()
     before = {word: runner.did(word) for word in ("build", "verify", "drop")}
     # Hold the resumed sweep at its start: what `trials` tells now is what was stored.
-    runner.write(f"at sweep once gate {hold}")
+    runner.write(RIVAL, f"at sweep once gate {hold}")
     daemon.start()
     hold.arrived()
     stored = [trial for trial in daemon.trials() if trial.get("code")]
