@@ -23,7 +23,7 @@ def test_another_compiler_makes_a_result_stale(daemons, runner):
     # Not for a moment served as tuned, not even before the device was probed.
     assert daemon.lookup()["source"] == "default"
     answer = settled(daemon)
-    assert answer["source"] == "default" and answer["reason"] == "stale"
+    assert answer["source"] == "default" and answer["reason"].startswith("stale")
     again, = daemon.tune()
     assert again["source"] == "tuned" and again["config"] == tuned["config"]
     assert len(runner.did("sweep")) == 2
