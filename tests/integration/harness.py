@@ -28,7 +28,7 @@ INSTRUMENTED = bool(WRAP) or os.environ.get("FLYTUNE_INSTRUMENTED") == "1"
 
 def program(name):
     """The built program of that name, wherever in the build folder it is."""
-    for folder in ("daemon", "client", "kernels/runner", "kernels/runner/cpu", "tests/runner"):
+    for folder in ("daemon", "client", "kernels/runner", "tests/runner", "tests/integration"):
         path = BUILD / folder / name
         if path.is_file() and os.access(path, os.X_OK):
             return path
