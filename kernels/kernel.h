@@ -96,6 +96,7 @@ struct ft_problem_key {
 	uint8_t hash[16]; /* big-endian canonical XXH128 */
 	uint64_t ladder;  /* 0 if the kernel has none */
 };
+/* Returns the length as snprintf does. */
 int ft_schema_canonical(
         const struct ft_schema *schema, const struct ft_problem *whole, char *text, size_t size);
 void ft_schema_key(
@@ -116,7 +117,7 @@ int ft_problem_admit(const struct ft_kernel *kernel, const struct ft_schema *sch
         const struct ft_problem *given, struct ft_problem *whole, struct ft_error *error);
 
 /* Traits to compute defaults with while no runner was heard: of the CPU this runs on, or a typical GPU of a
- * kind. */
+ * kind. A CPU's are read from some small files, in tens of microseconds: ask once and keep them. */
 void ft_traits_guess(const char *kind, struct ft_traits *traits);
 
 #endif

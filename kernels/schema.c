@@ -165,35 +165,49 @@ static const struct ft_schema_field_def *find_field(const struct ft_schema *sche
 	return NULL;
 }
 
+/* As blame, for a field as it was given. */
+static int blame_field(struct ft_error *error, const struct ft_field *field, const char *bound)
+{
+	char value[FT_TEXT_SIZE];
+
+	format_value(field, value, sizeof value);
+	return blame(error, field->name, value, bound);
+}
+
+static int refuse_type(
+        const struct ft_schema_field_def *def, const struct ft_field *field, struct ft_error *error)
+{
+	char value[FT_TEXT_SIZE], bound[LIST_SIZE];
+
+	format_value(field, value, sizeof value);
+	describe_field(def, bound, sizeof bound);
+	ft_fail(error, FT_E_BAD_REQUEST, "%s is the %s %s; it must be a %s, %s", field->name,
+	        field->is_text ? "text" : "number", value, def->is_text ? "text" : "number", bound);
+	return blame(error, field->name, value, bound);
+}
+
 static int check_names(const struct ft_schema *schema, const struct ft_problem *given, struct ft_error *error)
 {
-	char list[LIST_SIZE];
-
 	if (given->count > FT_FIELDS_MAX)
 		return ft_fail(error, FT_E_BAD_REQUEST, "a problem has at most %d fields", FT_FIELDS_MAX);
 	for (uint32_t i = 0; i < given->count; i++) {
 		const struct ft_field *field = &given->field[i];
 		const struct ft_schema_field_def *def = find_field(schema, field->name);
-		char value[FT_TEXT_SIZE];
 
-		format_value(field, value, sizeof value);
 		if (!def) {
+			char list[LIST_SIZE];
+
 			list_fields(schema, list, sizeof list);
 			ft_fail(error, FT_E_UNKNOWN_FIELD, "%s has no field %s; it has %s", schema->kernel,
 			        field->name, list);
-			return blame(error, field->name, value, list);
+			return blame_field(error, field, list);
 		}
-		if (def->is_text != field->is_text) {
-			describe_field(def, list, sizeof list);
-			ft_fail(error, FT_E_BAD_REQUEST, "%s is the %s %s; it must be a %s, %s", field->name,
-			        field->is_text ? "text" : "number", value, def->is_text ? "text" : "number",
-			        list);
-			return blame(error, field->name, value, list);
-		}
+		if (def->is_text != field->is_text)
+			return refuse_type(def, field, error);
 		for (uint32_t j = 0; j < i; j++) {
 			if (strcmp(given->field[j].name, field->name) == 0) {
 				ft_fail(error, FT_E_BAD_REQUEST, "%s is given twice", field->name);
-				return blame(error, field->name, value, "given once");
+				return blame_field(error, field, "given once");
 			}
 		}
 	}
@@ -350,23 +364,20 @@ void ft_schema_key(const struct ft_schema *schema, const struct ft_problem *whol
 
 /* ---- configs ---- */
 
-int ft_schema_check_config(const struct ft_schema *schema, const struct ft_config *given,
-        struct ft_config *ordered, struct ft_error *error)
+static int check_knob_names(
+        const struct ft_schema *schema, const struct ft_config *given, struct ft_error *error)
 {
-	struct ft_config made = {.count = 0};
-	char list[LIST_SIZE];
-
 	if (given->count > FT_KNOBS_MAX)
 		return ft_fail(error, FT_E_BAD_REQUEST, "a config has at most %d knobs", FT_KNOBS_MAX);
 	for (uint32_t i = 0; i < given->count; i++) {
 		const struct ft_knob_value *knob = &given->knob[i];
-		char value[WORD_SIZE];
+		char value[WORD_SIZE], list[LIST_SIZE];
 		uint32_t at = 0;
 
-		snprintf(value, sizeof value, "%" PRId64, knob->value);
 		while (at < schema->knob_count && strcmp(schema->knob[at].name, knob->name) != 0)
 			at++;
 		if (at == schema->knob_count) {
+			snprintf(value, sizeof value, "%" PRId64, knob->value);
 			list_knobs(schema, list, sizeof list);
 			ft_fail(error, FT_E_UNKNOWN_KNOB, "%s has no knob %s on this device; it has %s",
 			        schema->kernel, knob->name, list);
@@ -374,11 +385,23 @@ int ft_schema_check_config(const struct ft_schema *schema, const struct ft_confi
 		}
 		for (uint32_t j = 0; j < i; j++) {
 			if (strcmp(given->knob[j].name, knob->name) == 0) {
+				snprintf(value, sizeof value, "%" PRId64, knob->value);
 				ft_fail(error, FT_E_BAD_REQUEST, "%s is given twice", knob->name);
 				return blame(error, knob->name, value, "given once");
 			}
 		}
 	}
+	return 0;
+}
+
+int ft_schema_check_config(const struct ft_schema *schema, const struct ft_config *given,
+        struct ft_config *ordered, struct ft_error *error)
+{
+	struct ft_config made = {.count = 0};
+	char list[LIST_SIZE];
+
+	if (check_knob_names(schema, given, error) < 0)
+		return -1;
 	for (uint32_t i = 0; i < schema->knob_count; i++) {
 		const struct ft_knob_def *def = &schema->knob[i];
 		const struct ft_knob_value *knob = ft_config_find(given, def->name);
