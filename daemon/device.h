@@ -1,0 +1,95 @@
+/* The devices of this host as the daemon knows them, each with the runner that works it and the kernels it
+ * has.
+ *
+ * What a runner said in its last hello is kept in the store, with stamps of the files that it depends on;
+ * while no stamp changed, the daemon knows its devices without starting anything. Where one did, the runner
+ * is started once to say hello, and the devices of its kind are `probing` until it has. Every later start
+ * says hello again, and a hello that differs replaces what was known. */
+#ifndef FLYTUNE_DAEMON_DEVICE_H
+#define FLYTUNE_DAEMON_DEVICE_H
+
+#include "daemon/runner.h"
+#include "daemon/store.h"
+
+enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64 };
+
+enum device_state { DEVICE_PROBING, DEVICE_READY };
+
+/* A kernel on one device. */
+struct device_kernel {
+	const struct ft_kernel *built_in; /* NULL: only its runner knows it */
+	struct ft_schema schema;
+	struct ft_config fallback; /* the default of a kernel that is not built in; count 0: none */
+	uint32_t id;               /* interned name; 0 while probing */
+	uint32_t identity;         /* interned: what a trial's result depends on; 0 while probing */
+	uint32_t subject;          /* interned: this kernel on this device, whose identity has a history */
+	char identity_text[2 * FT_IDENTITY_SIZE];
+	char identity_hash[FT_HASH_SIZE];
+};
+
+struct runner_slot;
+
+struct device {
+	enum device_state state;
+	struct ft_runner_device shown;
+	struct ft_traits traits;
+	uint32_t key; /* interned identity of the device: equal devices share it; 0 while probing */
+	struct runner_slot *slot;
+	uint32_t kernel_count;
+	struct device_kernel kernel[DEVICE_KERNELS_MAX];
+};
+
+/* A kind of device: its runner, and what became of asking it. */
+struct runner_slot {
+	struct devices *devices;
+	struct runner runner;
+	bool wanted; /* by the operator, and its program is there */
+	bool probing;
+	bool settled;                /* said hello, was known, or failed */
+	char name[128];              /* what the runner calls itself */
+	char reason[FT_REASON_SIZE]; /* why it has no device */
+	struct ft_writer hello;      /* the last hello, as it came */
+	unsigned probe_failures;
+};
+
+struct devices_events {
+	/* A runner said hello and its devices are up to date; or it failed and will not be tried by itself
+	 * again. */
+	void (*settled)(void *data, struct runner_slot *slot);
+	void (*runner_event)(void *data, struct runner_slot *slot, const struct ft_runner_event *event);
+	void (*runner_gone)(
+	        void *data, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
+};
+
+struct devices {
+	uv_loop_t *loop;
+	const struct log *log;
+	const struct options *options;
+	struct store *store;
+	const struct devices_events *events;
+	void *data;
+	struct runner_slot slot[OPTIONS_KINDS];
+	uint32_t count;
+	struct device *device[DEVICES_MAX]; /* in the order of options_kinds */
+	bool closing;
+};
+
+/* Adopts what the store still knows; asks the other runners. */
+int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log,
+        const struct options *options, struct store *store, const struct devices_events *events, void *data,
+        struct ft_error *error);
+/* Lets runners go (kills them with `hurry`); `devices_idle` says when all are gone. */
+void devices_stop(struct devices *devices, bool hurry);
+bool devices_idle(const struct devices *devices);
+void devices_free(struct devices *devices);
+
+/* By id or PCI address; NULL or "": the first that is ready or may become so. Sets the error if there is
+ * none. */
+struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error);
+/* Whether any runner is still to be heard. */
+bool devices_probing(const struct devices *devices);
+struct device_kernel *device_kernel_find(struct device *device, const char *kernel, struct ft_error *error);
+/* As `status` and `devices` show them. */
+void devices_write(const struct devices *devices, struct ft_writer *writer);
+
+#endif

@@ -1,0 +1,66 @@
+#include "daemon/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const level_words[] = {
+        [LOG_LEVEL_ERROR] = "error",
+        [LOG_LEVEL_WARNING] = "warning",
+        [LOG_LEVEL_NOTICE] = "notice",
+        [LOG_LEVEL_INFO] = "info",
+        [LOG_LEVEL_DEBUG] = "debug",
+};
+
+void log_init(struct log *log, int level)
+{
+	log->level = level;
+	log->journal = getenv("JOURNAL_STREAM") != NULL;
+}
+
+int log_level_parse(const char *word)
+{
+	for (int level = LOG_LEVEL_ERROR; level <= LOG_LEVEL_DEBUG; level++) {
+		if (strcmp(word, level_words[level]) == 0)
+			return level;
+	}
+	return -1;
+}
+
+void log_line(const struct log *log, int level, const char *format, ...)
+{
+	char text[1024];
+	char line[1200];
+	va_list arguments;
+	int length;
+
+	if (level > log->level)
+		return;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	/* One line stays one line, whatever a peer put into a message. */
+	for (char *at = text; *at != '\0'; at++) {
+		if ((unsigned char)*at < ' ' || *at == 0x7f)
+			*at = '?';
+	}
+	if (log->journal) {
+		length = snprintf(line, sizeof(line), "<%d>%s\n", level, text);
+	} else {
+		struct timespec now;
+		struct tm parts;
+		char stamp[32] = "";
+
+		(void)clock_gettime(CLOCK_REALTIME, &now);
+		if (gmtime_r(&now.tv_sec, &parts) != NULL)
+			(void)strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &parts);
+		length = snprintf(line, sizeof(line), "%s.%03ldZ %s: %s\n", stamp, now.tv_nsec / 1000000,
+		        level_words[level], text);
+	}
+	/* One write, so that lines of several processes do not mix; nothing can be done where it fails. */
+	if (write(STDERR_FILENO, line, (size_t)length) < 0)
+		return;
+}

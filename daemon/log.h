@@ -1,0 +1,28 @@
+/* The log: lines on standard error, "level message key=value …", as the journal or a terminal wants them. */
+#ifndef FLYTUNE_DAEMON_LOG_H
+#define FLYTUNE_DAEMON_LOG_H
+
+#include <stdbool.h>
+
+/* Levels are syslog's, so that the journal files them right. */
+enum {
+	LOG_LEVEL_ERROR = 3,
+	LOG_LEVEL_WARNING = 4,
+	LOG_LEVEL_NOTICE = 5,
+	LOG_LEVEL_INFO = 6,
+	LOG_LEVEL_DEBUG = 7
+};
+
+struct log {
+	int level;    /* lines above this level are left out */
+	bool journal; /* standard error is the journal: it adds the time itself and reads a "<level>" prefix
+	               */
+};
+
+void log_init(struct log *log, int level);
+/* -1 if `word` is none of error, warning, notice, info, debug. */
+int log_level_parse(const char *word);
+void log_line(const struct log *log, int level, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+#endif

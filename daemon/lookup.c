@@ -1,0 +1,199 @@
+#include "daemon/lookup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NEAREST_LOOKED_AT = 16, NEAREST_FACTOR = 2 };
+
+const char *const lookup_source_words[LOOKUP_SOURCES] = {
+        [LOOKUP_PINNED] = "pinned",
+        [LOOKUP_TUNED] = "tuned",
+        [LOOKUP_IMPORTED] = "imported",
+        [LOOKUP_NEAREST] = "nearest",
+        [LOOKUP_DEFAULT] = "default",
+};
+
+int lookup_token(struct store *store, const char *token, uint64_t *generation, struct ft_error *error)
+{
+	const char *colon = strchr(token, ':');
+	const char *uuid = store_uuid(store);
+	char *end;
+	unsigned long long counter;
+
+	if (colon == NULL || (size_t)(colon - token) != strlen(uuid) ||
+	        strncmp(token, uuid, strlen(uuid)) != 0)
+		return ft_fail_field(
+		        error, FT_E_GENERATION, "generation", token, "a token of this store, UUID:COUNTER");
+	errno = 0;
+	counter = strtoull(colon + 1, &end, 10);
+	if (errno != 0 || end == colon + 1 || *end != '\0' || colon[1] == '-' || counter == 0)
+		return ft_fail_field(
+		        error, FT_E_GENERATION, "generation", token, "a token of this store, UUID:COUNTER");
+	if (counter > store_generation(store) || counter < store_history_floor(store))
+		return ft_fail(error, FT_E_GENERATION,
+		        "generation %llu is not kept: this store has %llu to %llu", counter,
+		        (unsigned long long)store_history_floor(store),
+		        (unsigned long long)store_generation(store));
+	*generation = counter;
+	return 0;
+}
+
+static void take_winner(
+        const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
+{
+	answer->config = winner->config;
+	answer->time_ns = (winner->time_ps + 500) / 1000;
+	answer->default_time_ns = (winner->default_time_ps + 500) / 1000;
+	answer->tuned_at_ns = winner->tuned_at_ns;
+	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
+}
+
+static bool current(const struct subject *subject, const struct store_winner *winner)
+{
+	return winner->set && winner->identity == subject->kernel->identity && winner->identity != 0;
+}
+
+struct near_search {
+	const struct subject *subject;
+	struct ft_answer *answer;
+	bool found;
+};
+
+/* Stops at the first neighbour that knows a config which is valid here as well. */
+static bool look_near(void *data, uint64_t ladder, const struct store_answer *known)
+{
+	struct near_search *search = data;
+	const struct subject *subject = search->subject;
+	struct ft_problem here = subject->problem;
+	struct ft_config config;
+
+	/* The key has only a hash: the problem must be the same but for the ladder. */
+	if (ft_problem_set_number(&here, subject->kernel->schema.ladder, (int64_t)ladder, NULL) != 0 ||
+	        !ft_problem_equal(&here, &known->problem))
+		return true;
+	if (current(subject, &known->winner)) {
+		config = known->winner.config;
+		if (subject_takes(subject, &config, NULL)) {
+			take_winner(subject->kernel, &known->winner, search->answer);
+			search->answer->config = config;
+			search->found = true;
+		}
+	} else if (known->import.set) {
+		config = known->import.config;
+		if (subject_takes(subject, &config, NULL)) {
+			search->answer->config = config;
+			search->answer->tuned_at_ns = known->import.at_ns;
+			search->found = true;
+		}
+	}
+	if (search->found) {
+		search->answer->tuned_m = ladder;
+		/* Times were measured at another size: they say nothing of this one. */
+		search->answer->time_ns = 0;
+		search->answer->default_time_ns = 0;
+	}
+	return !search->found;
+}
+
+static int answer_nearest(struct store *store, const struct subject *subject, uint64_t generation,
+        struct ft_answer *answer, bool *found, struct ft_error *error)
+{
+	struct near_search search = {.subject = subject, .answer = answer};
+	uint64_t here = subject->key.problem.ladder;
+	uint64_t high = here > UINT64_MAX / NEAREST_FACTOR ? UINT64_MAX : here * NEAREST_FACTOR;
+
+	if (subject->kernel->schema.ladder[0] != '\0' &&
+	        store_near_answers(store, &subject->key, here / NEAREST_FACTOR + here % NEAREST_FACTOR, high,
+	                NEAREST_LOOKED_AT, generation, look_near, &search, error) < 0)
+		return -1;
+	*found = search.found;
+	return 0;
+}
+
+int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
+        struct ft_answer *answer, enum lookup_source *source, struct ft_error *error)
+{
+	const char *reason = "no result yet";
+	struct store_answer known;
+	bool near = false;
+	int found = 0;
+
+	memset(answer, 0, sizeof(*answer));
+	memcpy(answer->kernel, subject->kernel->schema.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, subject->device->shown.id, sizeof(answer->device));
+	answer->problem = subject->problem;
+	answer->generation = generation != 0 ? generation : store_generation(store);
+	if (subject->kernel->id == 0 || subject->device->key == 0) {
+		reason = "probing";
+		goto standard;
+	}
+	if (generation != 0 &&
+	        store_device_identity(store, subject->kernel->subject, generation) !=
+	                subject->kernel->identity)
+		return ft_fail(error, FT_E_GENERATION,
+		        "generation %llu was answered under another compiler, driver or kernel source",
+		        (unsigned long long)generation);
+	found = generation == 0 ? store_get_answer(store, &subject->key, &known, error)
+	                        : store_get_answer_at(store, &subject->key, generation, &known, error);
+	if (found < 0)
+		return -1;
+	if (found > 0 && !ft_problem_equal(&known.problem, &subject->problem))
+		found = 0; /* another problem of the same hash */
+	if (found > 0 && known.pin.set) {
+		answer->config = known.pin.config;
+		if (subject_takes(subject, &answer->config, NULL)) {
+			*source = LOOKUP_PINNED;
+			answer->tuned_at_ns = known.pin.at_ns;
+			goto done;
+		}
+		reason = "pinned config is no longer in the space";
+	}
+	if (found > 0 && current(subject, &known.winner)) {
+		take_winner(subject->kernel, &known.winner, answer);
+		if (subject_takes(subject, &answer->config, NULL)) {
+			*source = LOOKUP_TUNED;
+			reason = known.winner.conclusive ? "" : "the race ended before it was settled";
+			goto finish;
+		}
+		reason = "winner is no longer in the space";
+	} else if (found > 0 && known.winner.set) {
+		reason = "stale: tuned under another compiler, driver or kernel source";
+	}
+	if (found > 0 && known.import.set) {
+		answer->config = known.import.config;
+		if (subject_takes(subject, &answer->config, NULL)) {
+			*source = LOOKUP_IMPORTED;
+			answer->time_ns = (known.import.time_ps + 500) / 1000;
+			answer->default_time_ns = (known.import.default_time_ps + 500) / 1000;
+			answer->tuned_at_ns = known.import.at_ns;
+			if (strcmp(known.import.identity, subject->kernel->identity_text) != 0)
+				reason = "measured under another identity";
+			else
+				reason = "";
+			goto finish;
+		}
+		reason = "imported config is not in the space";
+	}
+	answer->time_ns = answer->default_time_ns = answer->tuned_at_ns = 0;
+	answer->identity[0] = '\0';
+	if (answer_nearest(store, subject, generation, answer, &near, error) != 0)
+		return -1;
+	if (near) {
+		*source = LOOKUP_NEAREST;
+		goto finish;
+	}
+standard:
+	*source = LOOKUP_DEFAULT;
+	if (subject_standard(subject, &answer->config, error) != 0)
+		return -1;
+	answer->revision = subject->kernel->schema.revision;
+	goto finish;
+done:
+	reason = "";
+finish:
+	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[*source]);
+	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", reason);
+	return 0;
+}

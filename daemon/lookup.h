@@ -1,0 +1,28 @@
+/* A lookup: the best config known for a problem, without ever searching on the caller's time.
+ *
+ * The first that applies: pinned, tuned (a winner under today's identity), imported, nearest (the same
+ * problem but for the ladder field, known within a factor of two), default. */
+#ifndef FLYTUNE_DAEMON_LOOKUP_H
+#define FLYTUNE_DAEMON_LOOKUP_H
+
+#include "daemon/subject.h"
+
+enum lookup_source {
+	LOOKUP_PINNED,
+	LOOKUP_TUNED,
+	LOOKUP_IMPORTED,
+	LOOKUP_NEAREST,
+	LOOKUP_DEFAULT,
+	LOOKUP_SOURCES
+};
+
+extern const char *const lookup_source_words[LOOKUP_SOURCES];
+
+/* Answers a subject as of now, or of a generation (0: now). Call between store_begin and store_end. */
+int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
+        struct ft_answer *answer, enum lookup_source *source, struct ft_error *error);
+/* Reads "UUID:COUNTER"; fails with generation_unavailable if it is not of this store, not reached or
+ * collected. */
+int lookup_token(struct store *store, const char *token, uint64_t *generation, struct ft_error *error);
+
+#endif

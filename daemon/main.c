@@ -1,0 +1,324 @@
+/* flytuned: from the command line to the loop, and from a signal to a clean end. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/notify.h"
+#include "daemon/request.h"
+
+enum { EXIT_BAD_USAGE = 2 };
+
+struct daemon {
+	uv_loop_t loop;
+	struct log log;
+	struct options options;
+	struct notify notify;
+	struct store *store;
+	struct devices devices;
+	struct server server;
+	struct queue queue;
+	struct requests requests;
+	uv_signal_t signals[3];
+	uv_timer_t watchdog;
+	/* What was begun, and so must be ended. */
+	bool has_devices, has_server, has_queue, has_requests;
+	bool stopping;
+	bool store_closing;
+	int status;
+};
+
+static void close_rest(void *data)
+{
+	struct daemon *daemon = data;
+
+	daemon->store = NULL;
+	if (daemon->has_devices)
+		devices_free(&daemon->devices);
+	if (daemon->has_queue)
+		queue_free(&daemon->queue);
+	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
+		uv_close((uv_handle_t *)&daemon->signals[i], NULL);
+	uv_close((uv_handle_t *)&daemon->watchdog, NULL);
+}
+
+/* The store goes last: what the others still hand over is committed. */
+static void maybe_close_store(struct daemon *daemon)
+{
+	if (!daemon->stopping || daemon->store_closing ||
+	        (daemon->has_devices && !devices_idle(&daemon->devices)))
+		return;
+	daemon->store_closing = true;
+	if (daemon->store != NULL)
+		store_close(daemon->store, close_rest, daemon);
+	else
+		close_rest(daemon);
+}
+
+static void stop(struct daemon *daemon)
+{
+	if (daemon->stopping)
+		return;
+	daemon->stopping = true;
+	notify_send(&daemon->notify, "STOPPING=1");
+	if (daemon->has_queue)
+		queue_stop(&daemon->queue);
+	if (daemon->has_requests)
+		requests_stop(&daemon->requests);
+	if (daemon->has_server)
+		server_stop(&daemon->server);
+	if (daemon->has_devices)
+		devices_stop(&daemon->devices, true);
+	maybe_close_store(daemon);
+}
+
+static void signalled(uv_signal_t *handle, int number)
+{
+	struct daemon *daemon = handle->data;
+
+	if (number == SIGHUP) {
+		log_line(&daemon->log, LOG_LEVEL_NOTICE,
+		        "nothing to reload: all options are on the command line");
+		return;
+	}
+	log_line(&daemon->log, LOG_LEVEL_INFO, "stopping signal=%d", number);
+	stop(daemon);
+}
+
+static void feed_watchdog(uv_timer_t *timer)
+{
+	struct daemon *daemon = timer->data;
+
+	notify_send(&daemon->notify, "WATCHDOG=1");
+}
+
+static void store_logs(void *data, int level, const char *message)
+{
+	const struct log *log = data;
+
+	log_line(log, level, "%s", message);
+}
+
+/* ---- between the parts ---- */
+
+static void device_settled(void *data, struct runner_slot *slot)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->stopping)
+		return;
+	queue_settled(&daemon->queue, slot);
+	requests_settled(&daemon->requests);
+}
+
+static void device_event(void *data, struct runner_slot *slot, const struct ft_runner_event *event)
+{
+	struct daemon *daemon = data;
+
+	if (!daemon->stopping)
+		queue_runner_event(&daemon->queue, slot, event);
+}
+
+static void device_gone(
+        void *data, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->stopping)
+		maybe_close_store(daemon);
+	else
+		queue_runner_gone(&daemon->queue, slot, cause, why);
+}
+
+static const struct devices_events devices_events = {
+        .settled = device_settled,
+        .runner_event = device_event,
+        .runner_gone = device_gone,
+};
+
+static void job_event(void *data, const struct ft_event *event)
+{
+	struct daemon *daemon = data;
+
+	server_broadcast(&daemon->server, event->job, &ft_event_message, event);
+}
+
+static const struct queue_events queue_events = {.event = job_event};
+
+static void client_message(void *data, struct session *session, const struct ft_envelope *envelope)
+{
+	struct daemon *daemon = data;
+
+	requests_message(&daemon->requests, session, envelope);
+}
+
+static void client_batch_end(void *data, struct session *session)
+{
+	struct daemon *daemon = data;
+
+	(void)session;
+	requests_batch_end(&daemon->requests);
+}
+
+static void client_closed(void *data, struct session *session)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->has_queue)
+		requests_session_closed(&daemon->requests, session);
+}
+
+static const struct server_events server_events = {
+        .message = client_message,
+        .batch_end = client_batch_end,
+        .closed = client_closed,
+};
+
+/* ---- start ---- */
+
+/* systemd's usual soft limit of 1,024 descriptors leaves nothing beside a thousand clients. */
+static void raise_descriptor_limit(struct options *options)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	options->descriptors = limit;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int start_signals(struct daemon *daemon, struct ft_error *error)
+{
+	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		int status = uv_signal_start(&daemon->signals[i], signalled, numbers[i]);
+
+		if (status != 0)
+			return ft_fail(error, FT_E_SYSTEM, "cannot watch for signal %d: %s", numbers[i],
+			        uv_strerror(status));
+	}
+	return 0;
+}
+
+static int start(struct daemon *daemon, struct ft_error *error)
+{
+	struct store_options store_options = {
+	        .directory = daemon->options.state_dir,
+	        .map_bytes = daemon->options.map_bytes,
+	        .log = store_logs,
+	        .log_data = &daemon->log,
+	};
+	char code[280];
+	int descriptor;
+
+	if (start_signals(daemon, error) != 0 || notify_init(&daemon->notify, error) != 0 ||
+	        notify_listen_socket(&descriptor, error) != 0)
+		return -1;
+	if (store_open(&daemon->store, &daemon->loop, &store_options, error) != 0)
+		return -1;
+	(void)snprintf(code, sizeof(code), "%s/code", daemon->options.state_dir);
+	if (mkdir(code, 0700) != 0 && errno != EEXIST)
+		return ft_fail_errno(error, errno, "cannot make %s", code);
+	daemon->has_devices = true;
+	if (devices_init(&daemon->devices, &daemon->loop, &daemon->log, &daemon->options, daemon->store,
+	            &devices_events, daemon, error) != 0)
+		return -1;
+	daemon->has_server = true;
+	if (server_init(&daemon->server, &daemon->loop, &daemon->log, &daemon->options, descriptor,
+	            &server_events, daemon, error) != 0)
+		return -1;
+	requests_init(&daemon->requests, &daemon->log, &daemon->options, daemon->store, &daemon->devices,
+	        &daemon->queue, &daemon->server);
+	daemon->has_requests = true;
+	if (queue_init(&daemon->queue, &daemon->loop, &daemon->devices, daemon->store, &daemon->log,
+	            &daemon->options, &queue_events, daemon, error) != 0)
+		return -1;
+	daemon->has_queue = true;
+	if (daemon->notify.watchdog_ns > 0)
+		(void)uv_timer_start(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
+		        daemon->notify.watchdog_ns / 2000000);
+	log_line(&daemon->log, LOG_LEVEL_INFO,
+	        "ready version=%s pid=%d socket=%s state_dir=%s store=%s generation=%" PRIu64,
+	        FLYTUNE_VERSION, (int)getpid(), daemon->options.socket, daemon->options.state_dir,
+	        store_uuid(daemon->store), store_generation(daemon->store));
+	notify_send(&daemon->notify, "READY=1\nSTATUS=Serving lookups");
+	return 0;
+}
+
+static int check_store(const struct options *options)
+{
+	struct ft_error error;
+	char report[1024];
+
+	if (store_check(options->state_dir, report, sizeof(report), &error) != 0) {
+		(void)fprintf(stderr, "flytuned: %s\n", error.message);
+		return EXIT_FAILURE;
+	}
+	(void)printf("%s\n", report);
+	return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon *daemon;
+	struct ft_error error;
+	int status;
+
+	daemon = calloc(1, sizeof(*daemon));
+	if (daemon == NULL)
+		return EXIT_FAILURE;
+	daemon->notify.socket = -1;
+	switch (options_parse(&daemon->options, argc, argv, &error)) {
+	case OPTIONS_DONE:
+		free(daemon);
+		return EXIT_SUCCESS;
+	case OPTIONS_BAD:
+		(void)fprintf(stderr, "flytuned: %s\n", error.message);
+		free(daemon);
+		return EXIT_BAD_USAGE;
+	case OPTIONS_CHECK_STORE:
+		status = check_store(&daemon->options);
+		free(daemon);
+		return status;
+	case OPTIONS_RUN:
+		break;
+	}
+	log_init(&daemon->log, daemon->options.log_level);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)umask(0077);
+	raise_descriptor_limit(&daemon->options);
+	status = uv_loop_init(&daemon->loop);
+	if (status != 0) {
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "no event loop: %s", uv_strerror(status));
+		free(daemon);
+		return EXIT_FAILURE;
+	}
+	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++) {
+		(void)uv_signal_init(&daemon->loop, &daemon->signals[i]);
+		daemon->signals[i].data = daemon;
+	}
+	(void)uv_timer_init(&daemon->loop, &daemon->watchdog);
+	daemon->watchdog.data = daemon;
+	if (start(daemon, &error) != 0) {
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "cannot start: %s", error.message);
+		daemon->status = EXIT_FAILURE;
+		stop(daemon);
+	}
+	(void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
+	notify_free(&daemon->notify);
+	status = uv_loop_close(&daemon->loop);
+	if (status != 0)
+		log_line(
+		        &daemon->log, LOG_LEVEL_ERROR, "the loop did not end clean: %s", uv_strerror(status));
+	else if (daemon->status == EXIT_SUCCESS)
+		log_line(&daemon->log, LOG_LEVEL_INFO, "stopped");
+	status = status != 0 ? EXIT_FAILURE : daemon->status;
+	free(daemon);
+	return status;
+}

@@ -1,0 +1,771 @@
+#include "daemon/queue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/lookup.h"
+
+enum { RETRY_MS = 2000 };
+
+struct wait {
+	struct wait *next;
+	queue_done done;
+	void *data;
+};
+
+/* Someone who waits for a job to be in the store. */
+struct arrival {
+	struct arrival *next;
+	void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error);
+	void *data;
+	bool joined;
+};
+
+struct job {
+	struct job *next;
+	struct ft_job info; /* its answer is a view of `answer` */
+	struct ft_writer answer;
+	struct store_winner winner; /* once the sweep has decided */
+	struct store_key key;
+	bool keyed; /* key is of today's devices */
+	bool stored;
+	bool ending; /* its end is on the way to the store */
+	bool over;
+	struct wait *waits;
+	struct wait *cancels;
+	struct arrival *arrivals;
+	struct queue *queue;
+};
+
+static void pump(struct queue *queue);
+
+static uint64_t wall_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void set_state(struct job *job, const char *state)
+{
+	(void)snprintf(job->info.state, sizeof(job->info.state), "%s", state);
+}
+
+static void free_job(struct job *job)
+{
+	while (job->waits != NULL) {
+		struct wait *wait = job->waits;
+
+		job->waits = wait->next;
+		free(wait);
+	}
+	while (job->cancels != NULL) {
+		struct wait *wait = job->cancels;
+
+		job->cancels = wait->next;
+		free(wait);
+	}
+	while (job->arrivals != NULL) {
+		struct arrival *arrival = job->arrivals;
+
+		job->arrivals = arrival->next;
+		free(arrival);
+	}
+	ft_writer_free(&job->answer);
+	free(job);
+}
+
+static struct job *new_job(struct queue *queue)
+{
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (job != NULL) {
+		job->queue = queue;
+		ft_writer_init_growing(&job->answer, ft_bounds_request.bytes);
+	}
+	return job;
+}
+
+/* Ids only grow, so that the end of the list is the place of a new job. */
+static void append(struct queue *queue, struct job *job)
+{
+	struct job **at = &queue->first;
+
+	while (*at != NULL)
+		at = &(*at)->next;
+	*at = job;
+	if (job->over)
+		queue->ended++;
+	else
+		queue->active++;
+}
+
+static void unlink_job(struct queue *queue, struct job *job)
+{
+	for (struct job **at = &queue->first; *at != NULL; at = &(*at)->next) {
+		if (*at == job) {
+			*at = job->next;
+			break;
+		}
+	}
+	if (job->over)
+		queue->ended--;
+	else
+		queue->active--;
+}
+
+static struct job *find(const struct queue *queue, uint64_t id)
+{
+	for (struct job *job = queue->first; job != NULL; job = job->next) {
+		if (job->info.job == id)
+			return job;
+	}
+	return NULL;
+}
+
+static bool load_job(void *data, const struct ft_job *stored)
+{
+	struct queue *queue = data;
+	struct job *job = new_job(queue);
+
+	if (job == NULL)
+		return true; /* it stays in the store, and is found again at the next start */
+	job->info = *stored;
+	job->stored = true;
+	job->over = strcmp(stored->state, "queued") != 0 && strcmp(stored->state, "running") != 0;
+	if (stored->answer.data != NULL)
+		ft_write_raw(&job->answer, stored->answer.data, stored->answer.length);
+	job->info.answer =
+	        (struct ft_view){job->answer.length > 0 ? job->answer.data : NULL, job->answer.length};
+	if (!job->over)
+		set_state(job, "queued");
+	append(queue, job);
+	return true;
+}
+
+static void sweep_event(void *data, struct ft_event *event)
+{
+	struct queue *queue = data;
+
+	if (queue->running != NULL)
+		queue->restarts += strcmp(event->event, "restarted") == 0 ? 1 : 0;
+	(void)snprintf(event->state, sizeof(event->state), "running");
+	queue->events->event(queue->data, event);
+}
+
+static void tell(struct queue *queue, const struct job *job, const char *word)
+{
+	struct ft_event event = {
+	        .job = job->info.job,
+	        .trials = job->info.trials,
+	        .settled = job->info.settled,
+	        .round = job->info.rounds,
+	};
+
+	(void)snprintf(event.event, sizeof(event.event), "%s", word);
+	(void)snprintf(event.state, sizeof(event.state), "%s", job->info.state);
+	(void)snprintf(event.stage, sizeof(event.stage), "%s", job->info.stage);
+	(void)snprintf(event.reason, sizeof(event.reason), "%s", job->info.reason);
+	queue->events->event(queue->data, &event);
+}
+
+/* ---- the end of a job ---- */
+
+static void drop_oldest_ended(struct queue *queue, struct store_batch *batch)
+{
+	while (queue->ended >= QUEUE_ENDED_KEPT) {
+		struct job *job = queue->first;
+
+		while (job != NULL && !job->over)
+			job = job->next;
+		if (job == NULL || store_batch_drop_job(batch, job->info.job) != 0)
+			return;
+		unlink_job(queue, job);
+		free_job(job);
+	}
+}
+
+static void call_waits(struct wait **waits, const struct ft_job *job, const struct ft_error *error)
+{
+	struct wait *all = *waits;
+
+	*waits = NULL;
+	while (all != NULL) {
+		struct wait *wait = all;
+
+		all = wait->next;
+		wait->done(wait->data, job, error);
+		free(wait);
+	}
+}
+
+static void job_over(struct job *job)
+{
+	struct queue *queue = job->queue;
+
+	job->over = true;
+	job->ending = false;
+	queue->active--;
+	queue->ended++;
+	if (queue->running == job)
+		queue->running = NULL;
+	log_line(queue->log, LOG_LEVEL_INFO,
+	        "job ended job=%" PRIu64 " state=%s sweep_s=%.3f rounds=%" PRIu64 "%s%s", job->info.job,
+	        job->info.state, (double)job->info.sweep_ns / 1e9, job->info.rounds,
+	        job->info.reason[0] != '\0' ? ": " : "", job->info.reason);
+	tell(queue, job, "ended");
+	call_waits(&job->cancels, &job->info, NULL);
+	call_waits(&job->waits, &job->info, NULL);
+}
+
+/* What lookups will be told, and what the job's waiters are: the same. */
+static int make_answer(struct queue *queue, struct job *job, uint64_t generation)
+{
+	const struct store_winner *winner = &job->winner;
+	const struct subject *subject = &queue->retry_subject;
+	struct ft_answer *answer = calloc(1, sizeof(*answer));
+
+	if (answer == NULL)
+		return -1;
+	memcpy(answer->kernel, job->info.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, job->info.device, sizeof(answer->device));
+	answer->problem = subject->problem;
+	answer->config = winner->config;
+	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_TUNED]);
+	if (!winner->conclusive)
+		(void)snprintf(
+		        answer->reason, sizeof(answer->reason), "the race ended before it was settled");
+	answer->generation = generation;
+	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", subject->kernel->identity_hash);
+	answer->time_ns = (winner->time_ps + 500) / 1000;
+	answer->default_time_ns = (winner->default_time_ps + 500) / 1000;
+	answer->tuned_at_ns = winner->tuned_at_ns;
+	ft_writer_reset(&job->answer);
+	ft_encode(&job->answer, &ft_answer_message, answer);
+	free(answer);
+	job->info.answer = (struct ft_view){job->answer.data, job->answer.length};
+	return ft_writer_ok(&job->answer) ? 0 : -1;
+}
+
+static void commit_end(struct job *job);
+
+static void retry_end(uv_timer_t *timer)
+{
+	struct queue *queue = timer->data;
+
+	queue->retry_waits = false;
+	if (queue->running != NULL && queue->running->ending)
+		commit_end(queue->running);
+}
+
+static void end_committed(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct job *job = data;
+	struct queue *queue = job->queue;
+
+	if (queue->stopping)
+		return; /* it is stored or it is not: the next start will see */
+	if (error != NULL) {
+		/* The result is in memory; it is told when the store has room for it. */
+		log_line(queue->log, LOG_LEVEL_WARNING, "result not stored yet job=%" PRIu64 ": %s",
+		        job->info.job, error->message);
+		if (queue->running == job) {
+			queue->retry_waits = true;
+			(void)uv_timer_start(&queue->retry, retry_end, RETRY_MS, 0);
+		} else {
+			/* A cancelled job that never ran: it goes on as it was. */
+			job->ending = false;
+			set_state(job, "queued");
+			call_waits(&job->cancels, NULL, error);
+		}
+		return;
+	}
+	if (queue->running == job) {
+		trials_free(queue->retry_trials);
+		queue->retry_trials = NULL;
+		if (job->winner.set)
+			(void)make_answer(queue, job, generation);
+	}
+	job_over(job);
+	pump(queue);
+}
+
+/* A stored winner gives way only to one that is better beyond the noise. */
+static uint32_t keep_tied_winner(
+        struct queue *queue, const struct trials *trials, const struct ft_standing *standing)
+{
+	const struct subject *subject = &queue->retry_subject;
+	struct store_answer before;
+	int32_t index = -1;
+
+	if (store_begin(queue->store, NULL) != 0)
+		return (uint32_t)trials->winner;
+	if (store_get_answer(queue->store, &subject->key, &before, NULL) == 1 && before.winner.set &&
+	        before.winner.identity == subject->kernel->identity &&
+	        ft_problem_equal(&before.problem, &subject->problem))
+		index = trials_find(trials, &before.winner.config);
+	store_end(queue->store);
+	if (index >= 0 && index < FT_SPACE_MAX && standing[index].tied &&
+	        trials->trial[index].status == TRIAL_WAITING && !trials->trial[index].dropped)
+		return (uint32_t)index;
+	return (uint32_t)trials->winner;
+}
+
+static int add_winner(struct queue *queue, struct job *job, struct store_batch *batch)
+{
+	struct trials *trials = queue->retry_trials;
+	const struct subject *subject = &queue->retry_subject;
+	uint32_t members = trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX;
+	struct ft_standing *standing = calloc(members, sizeof(*standing));
+	struct ft_decision decision;
+	struct store_winner *winner = &job->winner;
+
+	if (standing == NULL)
+		return -1;
+	*winner = (struct store_winner){
+	        .set = true,
+	        .identity = subject->kernel->identity,
+	        .rule_revision = FT_RULE_REVISION,
+	        .space_hash = subject_space_hash(subject),
+	        .tuned_at_ns = wall_ns(),
+	        .conclusive = trials->conclusive,
+	        .job = job->info.job,
+	};
+	trials_decide(trials, members, queue->options->band_ppm, true, true, standing, &decision);
+	trials->winner = (int32_t)keep_tied_winner(queue, trials, standing);
+	winner->config = trials->trial[trials->winner].config;
+	winner->time_ps = standing[trials->winner].median_ps;
+	winner->default_time_ps = standing[trials->standard].median_ps;
+	free(standing);
+	if (store_batch_winner(batch, &subject->key, &subject->problem, winner) != 0)
+		return -1;
+	return make_answer(queue, job, 0); /* its generation is known after the commit */
+}
+
+static void commit_end(struct job *job)
+{
+	struct queue *queue = job->queue;
+	struct store_batch *batch = store_batch_new(queue->store);
+	struct ft_error error;
+	bool won = strcmp(job->info.state, "done") == 0;
+
+	job->ending = true;
+	if (batch == NULL)
+		goto fail;
+	drop_oldest_ended(queue, batch);
+	if (queue->running == job && queue->retry_trials != NULL) {
+		if (won && add_winner(queue, job, batch) != 0)
+			goto fail;
+		if (store_batch_trials(batch, &queue->retry_subject.key,
+		            queue->retry_subject.kernel->identity, queue->retry_trials) != 0)
+			goto fail;
+	}
+	if (store_batch_job(batch, &job->info) != 0)
+		goto fail;
+	store_submit(batch, end_committed, job);
+	return;
+fail:
+	if (batch != NULL)
+		store_batch_drop(batch);
+	(void)ft_fail(&error, FT_E_MEMORY, "no memory for the end of a job");
+	end_committed(job, 0, &error);
+}
+
+static void sweep_ended(void *data, enum sweep_outcome outcome, const struct subject *subject,
+        struct trials *trials, const struct ft_error *why)
+{
+	struct queue *queue = data;
+	struct job *job = queue->running;
+
+	job->info.stage[0] = '\0';
+	if (outcome == SWEEP_MOVED) {
+		trials_free(trials);
+		job->keyed = false;
+		queue->running = NULL;
+		set_state(job, "queued");
+		pump(queue);
+		return;
+	}
+	queue->retry_trials = trials;
+	queue->retry_subject = *subject;
+	job->info.ended_at_ns = wall_ns();
+	if (trials != NULL) {
+		job->info.sweep_ns = trials->sweep_ns;
+		job->info.rounds = trials->rounds;
+		trials_progress(trials, trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX,
+		        &job->info.trials, &job->info.settled);
+	}
+	if (outcome == SWEEP_DECIDED) {
+		set_state(job, "done");
+		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%s", trials->reason);
+	} else if (outcome == SWEEP_CANCELLED) {
+		set_state(job, "cancelled");
+		(void)snprintf(
+		        job->info.reason, sizeof(job->info.reason), "cancelled; what was measured is kept");
+	} else {
+		set_state(job, "failed");
+		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%.*s",
+		        (int)sizeof(job->info.reason) - 1, why->message);
+	}
+	commit_end(job);
+}
+
+static const struct sweep_events sweep_events = {.event = sweep_event, .ended = sweep_ended};
+
+/* ---- the next job ---- */
+
+static bool before(const struct job *a, const struct job *b)
+{
+	return a->info.priority != b->info.priority ? a->info.priority > b->info.priority
+	                                            : a->info.job < b->info.job;
+}
+
+static struct job *next_job(struct queue *queue)
+{
+	struct job *next = NULL;
+
+	for (struct job *job = queue->first; job != NULL; job = job->next) {
+		struct device *device;
+
+		if (job->over || job->ending || !job->stored || (next != NULL && !before(job, next)))
+			continue;
+		device = devices_find(queue->devices, job->info.device, NULL);
+		if (device == NULL ? devices_probing(queue->devices) : device->state != DEVICE_READY)
+			continue; /* its runner is still to be heard */
+		next = job;
+	}
+	return next;
+}
+
+static void pump(struct queue *queue)
+{
+	struct job *job;
+
+	if (queue->running != NULL || queue->stopping)
+		return;
+	job = next_job(queue);
+	if (job == NULL)
+		return;
+	queue->running = job;
+	set_state(job, "running");
+	job->info.started_at_ns = wall_ns();
+	log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s", job->info.job,
+	        job->info.kernel, job->info.device);
+	tell(queue, job, "started");
+	sweep_start(&queue->sweep, &job->info);
+}
+
+/* ---- arrivals ---- */
+
+static void arrived(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct job *job = data;
+	struct queue *queue = job->queue;
+	struct arrival *arrivals = job->arrivals;
+	bool was_new = !job->stored;
+
+	(void)generation;
+	job->arrivals = NULL;
+	job->stored = job->stored || error == NULL;
+	if (was_new && job->stored)
+		tell(queue, job, "queued");
+	while (arrivals != NULL) {
+		struct arrival *arrival = arrivals;
+
+		arrivals = arrival->next;
+		arrival->done(arrival->data, error == NULL ? &job->info : NULL, arrival->joined, error);
+		free(arrival);
+	}
+	if (!job->stored) {
+		unlink_job(queue, job);
+		free_job(job);
+	}
+	pump(queue);
+}
+
+static bool same_key(const struct store_key *a, const struct store_key *b)
+{
+	return a->kernel == b->kernel && a->device == b->device && a->problem.ladder == b->problem.ladder &&
+	        memcmp(a->problem.hash, b->problem.hash, sizeof(a->problem.hash)) == 0;
+}
+
+/* Jobs from before a restart, or from another hello, have no key of today's yet. */
+static bool has_key(struct queue *queue, struct job *job)
+{
+	struct subject subject;
+
+	if (!job->keyed &&
+	        subject_admit(&subject, queue->devices, job->info.kernel, job->info.device,
+	                &job->info.problem, NULL) == 0 &&
+	        subject.key.device != 0) {
+		job->key = subject.key;
+		job->keyed = true;
+	}
+	return job->keyed;
+}
+
+static struct job *find_same(struct queue *queue, const struct subject *subject)
+{
+	for (struct job *job = queue->first; job != NULL; job = job->next) {
+		if (!job->over && !job->ending && has_key(queue, job) && same_key(&job->key, &subject->key) &&
+		        ft_problem_equal(&job->info.problem, &subject->problem))
+			return job;
+	}
+	return NULL;
+}
+
+void queue_add(struct queue *queue, const struct subject *subject, const struct queue_ask *ask,
+        void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error),
+        void *data)
+{
+	struct job *job = find_same(queue, subject);
+	struct arrival *arrival = calloc(1, sizeof(*arrival));
+	bool joined = job != NULL;
+	struct store_batch *batch = NULL;
+	struct ft_error error;
+
+	if (queue->stopping) {
+		(void)ft_fail(&error, FT_E_UNAVAILABLE, "the daemon is stopping");
+		goto fail;
+	}
+	if (job == NULL && queue->active >= QUEUE_ACTIVE_MAX) {
+		(void)ft_fail(&error, FT_E_BUSY, "the queue is full: it holds %d jobs", QUEUE_ACTIVE_MAX);
+		goto fail;
+	}
+	if (job == NULL) {
+		job = new_job(queue);
+		if (job == NULL)
+			goto memory;
+		job->info.job = store_next_job(queue->store);
+		memcpy(job->info.kernel, subject->kernel->schema.kernel, sizeof(job->info.kernel));
+		memcpy(job->info.device, subject->device->shown.id, sizeof(job->info.device));
+		job->info.problem = subject->problem;
+		job->info.owner = ask->user;
+		job->info.created_at_ns = wall_ns();
+		job->info.priority = ask->priority;
+		job->info.force = ask->force;
+		job->info.budget_ns = ask->budget_ns;
+		job->key = subject->key;
+		job->keyed = true;
+		set_state(job, "queued");
+		append(queue, job);
+	} else if (ask->priority > job->info.priority) {
+		job->info.priority = ask->priority;
+	}
+	if (arrival == NULL)
+		goto memory;
+	batch = store_batch_new(queue->store);
+	if (batch == NULL || store_batch_job(batch, &job->info) != 0)
+		goto memory;
+	*arrival = (struct arrival){.next = job->arrivals, .done = done, .data = data, .joined = joined};
+	job->arrivals = arrival;
+	store_submit(batch, arrived, job);
+	return;
+memory:
+	(void)ft_fail(&error, FT_E_MEMORY, "no memory for a job");
+	if (batch != NULL)
+		store_batch_drop(batch);
+	if (job != NULL && !joined) {
+		if (job->info.state[0] != '\0')
+			unlink_job(queue, job);
+		free_job(job);
+	}
+fail:
+	free(arrival);
+	done(data, NULL, false, &error);
+}
+
+int queue_wait(struct queue *queue, uint64_t id, queue_done done, void *data, struct ft_error *error)
+{
+	struct job *job = find(queue, id);
+	struct wait *wait;
+	char text[24];
+
+	if (job == NULL) {
+		(void)snprintf(text, sizeof(text), "%" PRIu64, id);
+		return ft_fail_field(
+		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
+	}
+	if (job->over) {
+		done(data, &job->info, NULL);
+		return 0;
+	}
+	wait = calloc(1, sizeof(*wait));
+	if (wait == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
+	*wait = (struct wait){.next = job->waits, .done = done, .data = data};
+	job->waits = wait;
+	return 0;
+}
+
+static bool leave(struct wait **at, const void *data)
+{
+	bool left = false;
+
+	while (*at != NULL) {
+		struct wait *wait = *at;
+
+		if (wait->data == data) {
+			*at = wait->next;
+			free(wait);
+			left = true;
+		} else {
+			at = &wait->next;
+		}
+	}
+	return left;
+}
+
+bool queue_leave(struct queue *queue, const void *data)
+{
+	bool left = false;
+
+	for (struct job *job = queue->first; job != NULL; job = job->next) {
+		left = leave(&job->waits, data) || left;
+		left = leave(&job->cancels, data) || left;
+	}
+	return left;
+}
+
+int queue_cancel(struct queue *queue, uint64_t id, uint32_t user, bool admin, queue_done done, void *data,
+        struct ft_error *error)
+{
+	struct job *job = find(queue, id);
+	struct wait *wait;
+	char text[24];
+
+	(void)snprintf(text, sizeof(text), "%" PRIu64, id);
+	if (job == NULL)
+		return ft_fail_field(
+		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
+	if (!admin && job->info.owner != user)
+		return ft_fail(error, FT_E_DENIED,
+		        "job %s belongs to user %" PRIu64 "; only that user or an admin may end it", text,
+		        job->info.owner);
+	if (job->over) {
+		done(data, &job->info, NULL);
+		return 0;
+	}
+	wait = calloc(1, sizeof(*wait));
+	if (wait == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
+	*wait = (struct wait){.next = job->cancels, .done = done, .data = data};
+	job->cancels = wait;
+	if (job->ending)
+		return 0;
+	if (queue->running == job) {
+		sweep_cancel(&queue->sweep);
+	} else {
+		set_state(job, "cancelled");
+		job->info.ended_at_ns = wall_ns();
+		(void)snprintf(job->info.reason, sizeof(job->info.reason), "cancelled before it ran");
+		commit_end(job);
+	}
+	return 0;
+}
+
+int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer, struct ft_error *error)
+{
+	const struct job *only = id != 0 ? find(queue, id) : NULL;
+	char text[24];
+
+	if (id != 0 && only == NULL) {
+		(void)snprintf(text, sizeof(text), "%" PRIu64, id);
+		return ft_fail_field(
+		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
+	}
+	ft_write_array(writer, only != NULL ? 1 : queue->active + queue->ended);
+	for (const struct job *job = only != NULL ? only : queue->first; job != NULL;
+	        job = only != NULL ? NULL : job->next) {
+		struct ft_job info = job->info;
+
+		info.waiters = 0;
+		for (const struct wait *wait = job->waits; wait != NULL; wait = wait->next)
+			info.waiters++;
+		ft_encode(writer, &ft_job_message, &info);
+	}
+	return 0;
+}
+
+uint32_t queue_waiting(const struct queue *queue)
+{
+	return queue->active - (queue->running != NULL ? 1 : 0);
+}
+
+void queue_settled(struct queue *queue, struct runner_slot *slot)
+{
+	sweep_settled(&queue->sweep, slot);
+	pump(queue);
+}
+
+void queue_runner_event(struct queue *queue, struct runner_slot *slot, const struct ft_runner_event *event)
+{
+	sweep_runner_event(&queue->sweep, slot, event);
+}
+
+void queue_runner_gone(
+        struct queue *queue, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+{
+	sweep_runner_gone(&queue->sweep, slot, cause, why);
+}
+
+int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, struct store *store,
+        const struct log *log, const struct options *options, const struct queue_events *events, void *data,
+        struct ft_error *error)
+{
+	int status;
+
+	*queue = (struct queue){
+	        .devices = devices,
+	        .store = store,
+	        .log = log,
+	        .options = options,
+	        .events = events,
+	        .data = data,
+	};
+	sweep_init(&queue->sweep, devices, store, log, options, &sweep_events, queue);
+	if (store_begin(store, error) != 0)
+		return -1;
+	status = store_each_job(store, load_job, queue, error);
+	store_end(store);
+	if (status < 0)
+		return -1;
+	if (queue->active > 0)
+		log_line(log, LOG_LEVEL_INFO, "jobs found in the store active=%u", queue->active);
+	status = uv_timer_init(loop, &queue->retry);
+	if (status != 0)
+		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
+	queue->retry.data = queue;
+	pump(queue);
+	return 0;
+}
+
+void queue_stop(struct queue *queue)
+{
+	struct ft_error error;
+
+	queue->stopping = true;
+	sweep_abandon(&queue->sweep);
+	(void)ft_fail(&error, FT_E_UNAVAILABLE, "the daemon is stopping; the job goes on when it is back");
+	for (struct job *job = queue->first; job != NULL; job = job->next) {
+		call_waits(&job->waits, NULL, &error);
+		call_waits(&job->cancels, NULL, &error);
+	}
+	uv_close((uv_handle_t *)&queue->retry, NULL);
+}
+
+void queue_free(struct queue *queue)
+{
+	while (queue->first != NULL) {
+		struct job *job = queue->first;
+
+		queue->first = job->next;
+		free_job(job);
+	}
+	trials_free(queue->retry_trials);
+	queue->retry_trials = NULL;
+}

@@ -1,0 +1,79 @@
+/* The queue: every job that is waiting, running or lately ended, kept in the store, worked one at a time.
+ *
+ * One sweep serves all who asked for the same problem on the same device. Nothing is told before its commit:
+ * a job exists for its owner once the store has it, and has ended once the store says so. */
+#ifndef FLYTUNE_DAEMON_QUEUE_H
+#define FLYTUNE_DAEMON_QUEUE_H
+
+#include "daemon/sweep.h"
+
+enum { QUEUE_ACTIVE_MAX = 4096, QUEUE_ENDED_KEPT = 256 };
+
+struct job;
+
+/* Called once; `job` is NULL with an error, when the job could not be kept. */
+typedef void (*queue_done)(void *data, const struct ft_job *job, const struct ft_error *error);
+
+struct queue_events {
+	void (*event)(
+	        void *data, const struct ft_event *event); /* progress of any job, for those who watch */
+};
+
+struct queue {
+	struct devices *devices;
+	struct store *store;
+	const struct log *log;
+	const struct options *options;
+	const struct queue_events *events;
+	void *data;
+	struct sweep sweep;
+	struct job *running;
+	struct job *first; /* all jobs, by id */
+	uint32_t active;
+	uint32_t ended;
+	uint64_t restarts; /* of runners, for the figures */
+	uv_timer_t retry;  /* of a final commit that the store refused */
+	struct trials *retry_trials;
+	struct subject retry_subject;
+	bool retry_waits;
+	bool stopping;
+};
+
+/* Reads the jobs that the store has; those that were running wait again. */
+int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, struct store *store,
+        const struct log *log, const struct options *options, const struct queue_events *events, void *data,
+        struct ft_error *error);
+/* Stops the running sweep without ending its job: it goes on after the next start. */
+void queue_stop(struct queue *queue);
+void queue_free(struct queue *queue);
+
+struct queue_ask {
+	bool force;
+	int64_t priority;
+	uint64_t budget_ns;
+	uint32_t user;
+};
+
+/* Queues a job for a subject on a ready device, or joins the one that is there; `done` is called after the
+ * commit. */
+void queue_add(struct queue *queue, const struct subject *subject, const struct queue_ask *ask,
+        void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error),
+        void *data);
+/* `done` when the job has ended, at once if it has. -1 if there is no such job. */
+int queue_wait(struct queue *queue, uint64_t job, queue_done done, void *data, struct ft_error *error);
+/* Drops the waits that belong to `data`, without calling them; whether there were any. */
+bool queue_leave(struct queue *queue, const void *data);
+/* Ends a job; `done` after the commit. A job that has ended already is given as it ended. */
+int queue_cancel(struct queue *queue, uint64_t job, uint32_t user, bool admin, queue_done done, void *data,
+        struct ft_error *error);
+/* Writes one job, or all (job 0), as a list. */
+int queue_write(const struct queue *queue, uint64_t job, struct ft_writer *writer, struct ft_error *error);
+uint32_t queue_waiting(const struct queue *queue);
+
+/* Hooks for what the devices tell. */
+void queue_settled(struct queue *queue, struct runner_slot *slot);
+void queue_runner_event(struct queue *queue, struct runner_slot *slot, const struct ft_runner_event *event);
+void queue_runner_gone(
+        struct queue *queue, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
+
+#endif

@@ -1,0 +1,315 @@
+#include "daemon/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+	OUT_LIMIT = 80 << 20,   /* a session that owes more is let go */
+	OUT_PAUSE = 256 << 10,  /* above, nothing more is read from it */
+	OUT_KEEP = 64 << 10,    /* a larger buffer is given back when it is empty */
+	NOTICE_LIMIT = 4 << 20, /* a watcher that does not read loses its connection sooner */
+};
+
+static void handle_closed(uv_handle_t *handle)
+{
+	struct session *session = handle->data;
+
+	session->events->closed(session->data, session);
+	while (session->pending != NULL) {
+		struct pending *pending = session->pending;
+
+		session->pending = pending->next;
+		pending->next = NULL;
+		pending->session = NULL;
+	}
+	ft_inbox_free(&session->inbox);
+	ft_writer_free(&session->out);
+	ft_writer_free(&session->flying);
+	free(session);
+}
+
+void session_close(struct session *session)
+{
+	if (session->closing)
+		return;
+	session->closing = true;
+	session->reading = false;
+	uv_close((uv_handle_t *)&session->pipe, handle_closed);
+}
+
+/* ---- writing ---- */
+
+static size_t owed(const struct session *session)
+{
+	return session->out.length + session->flying.length;
+}
+
+static void written(uv_write_t *request, int status);
+
+static void give_back(struct ft_writer *writer)
+{
+	if (writer->capacity > OUT_KEEP) {
+		ft_writer_free(writer);
+		ft_writer_init_growing(writer, OUT_LIMIT);
+	} else {
+		ft_writer_reset(writer);
+	}
+}
+
+static void resume_reading(struct session *session);
+
+void session_flush(struct session *session)
+{
+	uv_buf_t buffer;
+	int sent;
+
+	if (session->closing || session->writing)
+		return;
+	if (!ft_writer_ok(&session->out)) {
+		log_line(session->log, LOG_LEVEL_NOTICE, "session let go: it does not read session=%" PRIu64,
+		        session->number);
+		session_close(session);
+		return;
+	}
+	if (session->out.length > 0) {
+		buffer = uv_buf_init((char *)session->out.data, (unsigned)session->out.length);
+		sent = uv_try_write((uv_stream_t *)&session->pipe, &buffer, 1);
+		if (sent < 0 && sent != UV_EAGAIN) {
+			session_close(session);
+			return;
+		}
+		if (sent < 0)
+			sent = 0;
+		if ((size_t)sent < session->out.length) {
+			struct ft_writer swap = session->flying;
+
+			session->flying = session->out;
+			session->out = swap;
+			session->writing = true;
+			buffer = uv_buf_init((char *)session->flying.data + sent,
+			        (unsigned)(session->flying.length - (size_t)sent));
+			if (uv_write(&session->write, (uv_stream_t *)&session->pipe, &buffer, 1, written) !=
+			        0) {
+				session->writing = false;
+				session_close(session);
+			}
+			return;
+		}
+		give_back(&session->out);
+	}
+	if (session->ending)
+		session_close(session);
+	else if (!session->reading)
+		resume_reading(session);
+}
+
+static void written(uv_write_t *request, int status)
+{
+	struct session *session = request->data;
+
+	session->writing = false;
+	give_back(&session->flying);
+	if (status != 0)
+		session_close(session);
+	else
+		session_flush(session);
+}
+
+static void after_append(struct session *session)
+{
+	if (session->reading && owed(session) > OUT_PAUSE) {
+		session->reading = false;
+		(void)uv_read_stop((uv_stream_t *)&session->pipe);
+	}
+	if (!session->handling)
+		session_flush(session);
+}
+
+void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body)
+{
+	if (session->closing)
+		return;
+	ft_begin_response(&session->out, id);
+	ft_encode(&session->out, message, body);
+	after_append(session);
+}
+
+void session_fail(struct session *session, uint64_t id, const struct ft_error *failure)
+{
+	if (session->closing)
+		return;
+	ft_write_failure(&session->out, id, failure);
+	after_append(session);
+}
+
+void session_notice(
+        struct session *session, const char *method, const struct ft_message *message, const void *body)
+{
+	if (session->closing || session->ending)
+		return;
+	if (owed(session) > NOTICE_LIMIT) {
+		log_line(session->log, LOG_LEVEL_NOTICE, "watcher let go: it does not read session=%" PRIu64,
+		        session->number);
+		session_close(session);
+		return;
+	}
+	ft_begin_notice(&session->out, method);
+	ft_encode(&session->out, message, body);
+	after_append(session);
+}
+
+void session_refuse(struct session *session, uint64_t id, const struct ft_error *why)
+{
+	if (session->closing || session->ending)
+		return;
+	session->ending = true;
+	if (session->reading) {
+		session->reading = false;
+		(void)uv_read_stop((uv_stream_t *)&session->pipe);
+	}
+	session_fail(session, id, why);
+}
+
+/* ---- reading ---- */
+
+static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+	struct session *session = handle->data;
+	uint8_t *room;
+	size_t size;
+
+	(void)suggested;
+	*buffer = uv_buf_init(NULL, 0);
+	if (ft_inbox_room(&session->inbox, &room, &size, NULL) == 0)
+		*buffer = uv_buf_init((char *)room, (unsigned)(size > 1 << 16 ? 1 << 16 : size));
+}
+
+static void take_messages(struct session *session)
+{
+	struct ft_envelope envelope;
+	struct ft_view message;
+	struct ft_error error;
+	unsigned handled = 0;
+	int found;
+
+	session->handling = true;
+	/* What came before the pause is handled after it: the buffer is bounded, and nothing more is read
+	 * meanwhile. */
+	while (!session->closing && !session->ending && owed(session) <= OUT_PAUSE) {
+		found = ft_inbox_next(&session->inbox, &message, &error);
+		if (found == 0)
+			break;
+		if (found < 0 || ft_open_envelope(message, &envelope, &error) != 0) {
+			log_line(session->log, LOG_LEVEL_NOTICE,
+			        "session broke the framing session=%" PRIu64 " uid=%u: %s", session->number,
+			        session->user, error.message);
+			session_refuse(session, 0, &error);
+			break;
+		}
+		session->events->message(session->data, session, &envelope);
+		handled++;
+	}
+	/* The age of half a message counts from its first bytes, so that one sent drop by drop has an end
+	 * too. */
+	if (ft_inbox_idle(&session->inbox) || owed(session) > OUT_PAUSE)
+		session->partial_since_ms = 0;
+	else if (session->partial_since_ms == 0 || handled > 0)
+		session->partial_since_ms = uv_now(session->pipe.loop) + 1;
+	session->events->batch_end(session->data, session);
+	session->handling = false;
+	session_flush(session);
+}
+
+static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
+{
+	struct session *session = stream->data;
+
+	(void)buffer;
+	if (length < 0) { /* the client is gone; what it is owed goes with it */
+		session_close(session);
+		return;
+	}
+	if (length == 0)
+		return;
+	ft_inbox_received(&session->inbox, (size_t)length);
+	take_messages(session);
+}
+
+static void resume_reading(struct session *session)
+{
+	session->reading = true;
+	if (uv_read_start((uv_stream_t *)&session->pipe, give_room, received) != 0) {
+		session_close(session);
+		return;
+	}
+	if (!ft_inbox_idle(&session->inbox) && !session->handling)
+		take_messages(session);
+}
+
+/* ---- life ---- */
+
+struct session *session_new(
+        uv_loop_t *loop, const struct log *log, const struct session_events *events, void *data)
+{
+	struct session *session = calloc(1, sizeof(*session));
+
+	if (session == NULL)
+		return NULL;
+	session->log = log;
+	session->events = events;
+	session->data = data;
+	(void)uv_pipe_init(loop, &session->pipe, 0);
+	session->pipe.data = session;
+	session->write.data = session;
+	ft_inbox_init(&session->inbox, &ft_bounds_request);
+	ft_writer_init_growing(&session->out, OUT_LIMIT);
+	ft_writer_init_growing(&session->flying, OUT_LIMIT);
+	return session;
+}
+
+int session_start(struct session *session, struct ft_error *error)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	uv_os_fd_t descriptor;
+	int status;
+
+	if (uv_fileno((uv_handle_t *)&session->pipe, &descriptor) != 0 ||
+	        getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+		return ft_fail_errno(error, errno, "cannot tell who a client is");
+	session->user = peer.uid;
+	session->group = peer.gid;
+	session->process = peer.pid;
+	status = uv_read_start((uv_stream_t *)&session->pipe, give_room, received);
+	if (status != 0)
+		return ft_fail(error, FT_E_SYSTEM, "cannot read from a client: %s", uv_strerror(status));
+	session->reading = true;
+	return 0;
+}
+
+struct pending *pending_new(struct session *session, uint64_t id)
+{
+	struct pending *pending = calloc(1, sizeof(*pending));
+
+	if (pending != NULL) {
+		*pending = (struct pending){.next = session->pending, .session = session, .id = id};
+		session->pending = pending;
+	}
+	return pending;
+}
+
+void pending_free(struct pending *pending)
+{
+	if (pending->session != NULL) {
+		for (struct pending **at = &pending->session->pending; *at != NULL; at = &(*at)->next) {
+			if (*at == pending) {
+				*at = pending->next;
+				break;
+			}
+		}
+	}
+	free(pending);
+}

@@ -1,0 +1,80 @@
+/* A session: one client's connection, from accept to close.
+ *
+ * Replies are collected in one buffer and written together, after all that one read brought was handled. A
+ * client that does not read its replies is not read from either, past a mark, and is let go past another. */
+#ifndef FLYTUNE_DAEMON_SESSION_H
+#define FLYTUNE_DAEMON_SESSION_H
+
+#include <uv.h>
+
+#include "daemon/log.h"
+#include "proto/inbox.h"
+#include "proto/messages.h"
+
+struct session;
+
+struct session_events {
+	/* A whole message; never after the session began to close. */
+	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
+	void (*batch_end)(void *data, struct session *session); /* all that one read brought was handled */
+	void (*closed)(void *data, struct session *session);    /* forget it; freed when this returns */
+};
+
+/* A reply that is owed: outlives the session if need be. */
+struct pending {
+	struct pending *next;
+	struct session *session; /* NULL once the client is gone */
+	uint64_t id;
+	void *context;
+};
+
+struct session {
+	struct session *next, *previous; /* of the server's list */
+	const struct log *log;
+	const struct session_events *events;
+	void *data;
+	uint64_t number;
+	uint32_t user, group;
+	int64_t process;
+	char name[64];
+
+	uv_pipe_t pipe;
+	uv_write_t write;
+	struct ft_inbox inbox;
+	struct ft_writer out;    /* replies to be written */
+	struct ft_writer flying; /* being written */
+	bool writing;
+	bool reading;
+	bool handling; /* inside a read: the write comes at its end */
+	bool ending;   /* closes when what is owed is written */
+	bool closing;
+	bool greeted; /* said hello */
+	bool watching;
+	uint64_t watched_job;      /* 0: all */
+	uint64_t partial_since_ms; /* loop time at which half a message came; 0: none is waiting */
+	struct pending *pending;
+};
+
+/* Takes over an accepted pipe's slot: call with a session whose pipe is initialised and accepted. */
+struct session *session_new(
+        uv_loop_t *loop, const struct log *log, const struct session_events *events, void *data);
+/* After uv_accept. */
+int session_start(struct session *session, struct ft_error *error);
+/* Closes now; `closed` follows. */
+void session_close(struct session *session);
+/* Tells why, writes what is owed, closes. */
+void session_refuse(struct session *session, uint64_t id, const struct ft_error *why);
+
+void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body);
+void session_fail(struct session *session, uint64_t id, const struct ft_error *failure);
+void session_notice(
+        struct session *session, const char *method, const struct ft_message *message, const void *body);
+/* Writes what was collected; called by itself at the end of a read. */
+void session_flush(struct session *session);
+
+/* Owes a reply. NULL when out of memory. */
+struct pending *pending_new(struct session *session, uint64_t id);
+/* It was given, or is not owed any more. */
+void pending_free(struct pending *pending);
+
+#endif

@@ -1,0 +1,924 @@
+#include "daemon/sweep.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum { UNBLAMED_MAX = 2 };
+
+/* No launch takes so long; a sample above is nonsense. */
+static const uint64_t sample_max_ps = 100ULL * 1000000000000ULL;
+static const char not_in_space[] = "no longer in the space";
+
+struct sweep_note {
+	struct sweep_note *next;
+	struct ft_event event;
+};
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void sweep_init(struct sweep *sweep, struct devices *devices, struct store *store, const struct log *log,
+        const struct options *options, const struct sweep_events *events, void *data)
+{
+	*sweep = (struct sweep){
+	        .devices = devices,
+	        .store = store,
+	        .log = log,
+	        .options = options,
+	        .events = events,
+	        .data = data,
+	        .busy = -1,
+	};
+}
+
+/* ---- deciding ---- */
+
+void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
+        struct ft_standing *standing, struct ft_decision *decision)
+{
+	struct ft_contender contender[FT_SPACE_MAX];
+	struct ft_rule rule = ft_rule_usual;
+
+	rule.band_ppm = band_ppm;
+	if (members > FT_SPACE_MAX)
+		members = FT_SPACE_MAX;
+	for (uint32_t i = 0; i < members; i++) {
+		const struct trial *trial = &trials->trial[i];
+
+		/* What was not verified cannot win, whatever its runner says. */
+		contender[i] = (struct ft_contender){
+		        .out = trial->status != TRIAL_WAITING || (final && !trial->verified),
+		        .dropped = trial->dropped,
+		        .sample_ps = trial->sample_ps,
+		};
+	}
+	ft_decide(&rule, contender, members, trials->standard, trials->rounds, ended, standing, decision);
+}
+
+void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tried, uint64_t *settled)
+{
+	*tried = 0;
+	*settled = 0;
+	for (uint32_t i = 0; i < members; i++) {
+		const struct trial *trial = &trials->trial[i];
+
+		if (trial->status == TRIAL_PRUNED)
+			continue;
+		*tried += 1;
+		if (trial->status != TRIAL_WAITING || trial->dropped || trials->winner >= 0)
+			*settled += 1;
+	}
+}
+
+/* ---- events and the store ---- */
+
+static void free_notes(struct sweep_note **notes)
+{
+	while (*notes != NULL) {
+		struct sweep_note *note = *notes;
+
+		*notes = note->next;
+		free(note);
+	}
+}
+
+/* An event to go out once what it tells is stored. Losing one for want of memory loses a line of progress
+ * only. */
+static struct ft_event *note_event(struct sweep *sweep, const char *word)
+{
+	struct sweep_note *note = calloc(1, sizeof(*note));
+
+	if (note == NULL)
+		return NULL;
+	note->event.job = sweep->job->job;
+	(void)snprintf(note->event.event, sizeof(note->event.event), "%s", word);
+	(void)snprintf(note->event.stage, sizeof(note->event.stage), "%s", sweep->job->stage);
+	note->event.trials = sweep->job->trials;
+	note->event.settled = sweep->job->settled;
+	note->event.round = sweep->job->rounds;
+	note->next = sweep->waiting;
+	sweep->waiting = note;
+	return &note->event;
+}
+
+static void note_trial(struct sweep *sweep, uint32_t index)
+{
+	const struct trial *trial = &sweep->trials->trial[index];
+	struct ft_event *event;
+
+	trials_progress(sweep->trials, sweep->members, &sweep->job->trials, &sweep->job->settled);
+	event = note_event(sweep, "trial");
+	if (event == NULL)
+		return;
+	event->config = trial->config;
+	(void)snprintf(event->status, sizeof(event->status), "%s",
+	        trial->status == TRIAL_WAITING ? "ok" : trial_status_word(trial->status));
+	(void)snprintf(event->reason, sizeof(event->reason), "%s", trial->reason);
+	if (trial->sample_ps != NULL) {
+		event->time_ps = sweep->standing[index].median_ps;
+		event->ci_ps = sweep->standing[index].ci_ps;
+	}
+}
+
+static void send_notes(struct sweep *sweep, struct sweep_note **notes)
+{
+	struct sweep_note *ordered = NULL;
+
+	while (*notes != NULL) {
+		struct sweep_note *note = *notes;
+
+		*notes = note->next;
+		note->next = ordered;
+		ordered = note;
+	}
+	for (struct sweep_note *note = ordered; note != NULL; note = note->next)
+		sweep->events->event(sweep->data, &note->event);
+	free_notes(&ordered);
+}
+
+static void store_trials(struct sweep *sweep);
+
+static void maybe_end(struct sweep *sweep)
+{
+	struct trials *trials = sweep->trials;
+	struct subject subject;
+
+	if (sweep->phase != SWEEP_ENDS || sweep->storing)
+		return;
+	subject = sweep->subject;
+	send_notes(sweep, &sweep->waiting);
+	free(sweep->standing);
+	sweep->standing = NULL;
+	sweep->trials = NULL;
+	sweep->phase = SWEEP_OFF;
+	sweep->job = NULL;
+	sweep->dirty = false;
+	if (trials != NULL && (sweep->outcome == SWEEP_FAILED || sweep->outcome == SWEEP_MOVED)) {
+		trials_free(trials);
+		trials = NULL;
+	}
+	sweep->events->ended(sweep->data, sweep->outcome, &subject, trials, &sweep->why);
+}
+
+static void trials_stored(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct sweep *sweep = data;
+
+	(void)generation;
+	sweep->storing = false;
+	if (sweep->phase == SWEEP_OFF) { /* abandoned meanwhile */
+		free_notes(&sweep->storing_notes);
+		return;
+	}
+	if (error != NULL) {
+		/* Nothing is lost: the trials are in memory, and go with the next batch. */
+		log_line(sweep->log, LOG_LEVEL_WARNING, "trials not stored job=%" PRIu64 ": %s",
+		        sweep->job->job, error->message);
+		sweep->dirty = true;
+		while (sweep->storing_notes != NULL) {
+			struct sweep_note *note = sweep->storing_notes;
+
+			sweep->storing_notes = note->next;
+			free(note);
+		}
+	} else {
+		send_notes(sweep, &sweep->storing_notes);
+		if (sweep->phase == SWEEP_RUNS && sweep->dirty)
+			store_trials(sweep);
+	}
+	maybe_end(sweep);
+}
+
+static void store_trials(struct sweep *sweep)
+{
+	struct store_batch *batch;
+
+	sweep->dirty = true;
+	if (sweep->storing)
+		return;
+	batch = store_batch_new(sweep->store);
+	if (batch == NULL)
+		return;
+	if (store_batch_trials(batch, &sweep->subject.key, sweep->subject.kernel->identity, sweep->trials) !=
+	        0) {
+		store_batch_drop(batch);
+		return;
+	}
+	sweep->dirty = false;
+	sweep->storing = true;
+	sweep->storing_notes = sweep->waiting;
+	sweep->waiting = NULL;
+	store_submit(batch, trials_stored, sweep);
+}
+
+static void stop_clock(struct sweep *sweep)
+{
+	if (sweep->began_ns != 0 && sweep->trials != NULL)
+		sweep->trials->sweep_ns += monotonic_ns() - sweep->began_ns;
+	sweep->began_ns = 0;
+	if (sweep->trials != NULL)
+		sweep->job->sweep_ns = sweep->trials->sweep_ns;
+}
+
+static void end(struct sweep *sweep, enum sweep_outcome outcome, const struct ft_error *why)
+{
+	stop_clock(sweep);
+	if (sweep->slot != NULL && sweep->slot->runner.reply == NULL)
+		runner_rest(&sweep->slot->runner);
+	sweep->phase = SWEEP_ENDS;
+	sweep->outcome = outcome;
+	sweep->why = why != NULL ? *why : (struct ft_error){0};
+	/* A sweep that failed still keeps what it has. */
+	if (sweep->trials != NULL && outcome == SWEEP_FAILED && sweep->dirty)
+		store_trials(sweep);
+	maybe_end(sweep);
+}
+
+static void end_failed(struct sweep *sweep, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void end_failed(struct sweep *sweep, const char *format, ...)
+{
+	struct ft_error why;
+	char text[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	(void)ft_fail(&why, FT_E_RUNNER, "%s", text);
+	end(sweep, SWEEP_FAILED, &why);
+}
+
+/* ---- the space ---- */
+
+/* Puts what is known of each config into the order of today's space; what left the space is kept behind it.
+ */
+static struct trials *merge(const struct subject *subject, struct trials *known,
+        const struct ft_config *config, const char (*pruned)[FT_REASON_SIZE], uint32_t count,
+        uint32_t standard)
+{
+	bool taken[2 * FT_SPACE_MAX] = {false};
+	uint32_t left = 0;
+	struct trials *trials;
+
+	for (uint32_t i = 0; known != NULL && i < known->count && i < 2 * FT_SPACE_MAX; i++) {
+		bool inside = false;
+
+		for (uint32_t k = 0; k < count && !inside; k++)
+			inside = ft_config_equal(&known->trial[i].config, &config[k]);
+		left += inside ? 0 : 1;
+	}
+	if (left > FT_SPACE_MAX)
+		left = FT_SPACE_MAX;
+	trials = trials_new(count + left);
+	if (trials == NULL)
+		return NULL;
+	(void)snprintf(trials->kernel, sizeof(trials->kernel), "%s", subject->kernel->schema.kernel);
+	trials->problem = subject->problem;
+	trials->standard = standard;
+	trials->winner = -1;
+	if (known != NULL) {
+		trials->seed = known->seed;
+		trials->rounds = known->rounds;
+		trials->sweep_ns = known->sweep_ns;
+		(void)snprintf(trials->method, sizeof(trials->method), "%s", known->method);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct trial *trial = &trials->trial[i];
+		int32_t before = known != NULL ? trials_find(known, &config[i]) : -1;
+
+		if (before >= 0 && before < 2 * FT_SPACE_MAX) {
+			*trial = known->trial[before];
+			known->trial[before].sample_ps = NULL; /* moved */
+			taken[before] = true;
+			if (trial->status == TRIAL_PRUNED)
+				trial->status = TRIAL_WAITING;
+			if (known->winner == before && pruned[i][0] == '\0')
+				trials->winner = (int32_t)i;
+		}
+		trial->config = config[i];
+		if (pruned[i][0] != '\0') {
+			trial->status = TRIAL_PRUNED;
+			(void)snprintf(trial->reason, sizeof(trial->reason), "%s", pruned[i]);
+		}
+	}
+	for (uint32_t i = 0, at = count;
+	        known != NULL && i < known->count && i < 2 * FT_SPACE_MAX && at < trials->count; i++) {
+		if (taken[i])
+			continue;
+		trials->trial[at] = known->trial[i];
+		known->trial[i].sample_ps = NULL;
+		if (trials->trial[at].status == TRIAL_WAITING) {
+			trials->trial[at].status = TRIAL_PRUNED;
+			(void)snprintf(trials->trial[at].reason, sizeof(trials->trial[at].reason), "%s",
+			        not_in_space);
+		}
+		at++;
+	}
+	/* "Same code as" names another trial by index: find it again, or build it anew. */
+	for (uint32_t i = 0; i < trials->count; i++) {
+		struct trial *trial = &trials->trial[i];
+		int32_t same = -1;
+
+		if (trial->status != TRIAL_SAME_CODE)
+			continue;
+		if (known != NULL && trial->same_as < known->count)
+			same = trials_find(trials, &known->trial[trial->same_as].config);
+		if (same >= 0 && (uint32_t)same < count && trials->trial[same].status != TRIAL_PRUNED) {
+			trial->same_as = (uint32_t)same;
+		} else {
+			trial->status = TRIAL_WAITING;
+			trial->code[0] = '\0';
+		}
+	}
+	return trials;
+}
+
+static bool complete(const struct trials *trials, uint32_t members)
+{
+	if (trials->winner < 0)
+		return false;
+	for (uint32_t i = 0; i < members; i++) {
+		const struct trial *trial = &trials->trial[i];
+
+		if (trial->status == TRIAL_WAITING && !trial->dropped && trial->sample_ps == NULL)
+			return false;
+	}
+	return true;
+}
+
+/* A forced sweep times everything again; what was built stays built, and what failed stays failed. */
+static void forget_times(struct trials *trials)
+{
+	trials->rounds = 0;
+	trials->winner = -1;
+	trials->conclusive = false;
+	for (uint32_t i = 0; i < trials->count; i++) {
+		struct trial *trial = &trials->trial[i];
+
+		free(trial->sample_ps);
+		trial->sample_ps = NULL;
+		trial->dropped = false;
+		trial->dropped_round = 0;
+		trial->verified = false;
+		if (trial->status == TRIAL_WAITING)
+			trial->reason[0] = '\0';
+	}
+}
+
+static void write_members(const struct sweep *sweep, struct ft_writer *writer, struct ft_sweep_member *member)
+{
+	struct ft_writer samples;
+
+	ft_writer_init_growing(&samples, ft_bounds_request.bytes);
+	ft_write_array(writer, sweep->members);
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		const struct trial *trial = &sweep->trials->trial[i];
+
+		memset(member, 0, sizeof(*member));
+		member->config = trial->config;
+		if (trial->status != TRIAL_WAITING)
+			(void)snprintf(member->status, sizeof(member->status), "%s",
+			        trial_status_word(trial->status));
+		(void)snprintf(member->code, sizeof(member->code), "%s", trial->code);
+		member->same_as = trial->status == TRIAL_SAME_CODE ? trial->same_as : 0;
+		member->verified = trial->verified;
+		member->dropped = trial->dropped;
+		ft_writer_reset(&samples);
+		if (trial->sample_ps != NULL) {
+			ft_write_array(&samples, sweep->trials->rounds);
+			for (uint32_t round = 0; round < sweep->trials->rounds; round++)
+				ft_write_uint(&samples, trial->sample_ps[round]);
+			member->samples = (struct ft_view){samples.data, samples.length};
+		}
+		ft_encode(writer, &ft_sweep_member_message, member);
+	}
+	writer->failed = writer->failed || !ft_writer_ok(&samples);
+	ft_writer_free(&samples);
+}
+
+static void sweep_replied(void *data, struct ft_view reply, const struct ft_error *failure);
+
+static void ask_sweep(struct sweep *sweep)
+{
+	struct ft_sweep_request *request = calloc(1, sizeof(*request));
+	struct ft_sweep_member *member = calloc(1, sizeof(*member));
+	struct ft_writer members;
+
+	ft_writer_init_growing(&members, ft_bounds_large.bytes);
+	if (request == NULL || member == NULL) {
+		end_failed(sweep, "no memory for a sweep");
+		goto out;
+	}
+	write_members(sweep, &members, member);
+	if (!ft_writer_ok(&members)) {
+		end_failed(sweep, "no memory for a sweep");
+		goto out;
+	}
+	request->job = sweep->job->job;
+	(void)snprintf(request->kernel, sizeof(request->kernel), "%s", sweep->subject.kernel->schema.kernel);
+	request->problem = sweep->subject.problem;
+	(void)snprintf(request->device, sizeof(request->device), "%s", sweep->subject.device->shown.id);
+	request->members = (struct ft_view){members.data, members.length};
+	request->standard = sweep->trials->standard;
+	request->rounds = sweep->trials->rounds;
+	request->seed = sweep->trials->seed;
+	request->budget_ns = sweep->job->budget_ns != 0 ? sweep->job->budget_ns : sweep->options->budget_ns;
+	request->band_ppm = sweep->options->band_ppm;
+	request->min_rounds = ft_rule_usual.min_rounds;
+	request->max_rounds = ft_rule_usual.max_rounds;
+	sweep->phase = SWEEP_RUNS;
+	sweep->busy = -1;
+	sweep->busy_stage = STAGE_START;
+	sweep->began_ns = monotonic_ns();
+	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
+	        sweep_replied, sweep);
+out:
+	ft_writer_free(&members);
+	free(member);
+	free(request);
+}
+
+/* Reads the members of a space; fails on what no space may hold. */
+static int read_space(const struct ft_space_reply *reply, struct subject *subject, struct ft_config *config,
+        char (*pruned)[FT_REASON_SIZE], uint32_t *count, struct ft_error *error)
+{
+	struct ft_cursor cursor = ft_cursor_of(reply->members.data, reply->members.length);
+	struct ft_space_member member;
+	struct ft_view view;
+
+	if (!ft_read_array(&cursor, count) || *count == 0 || *count > FT_SPACE_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "a space must have 1 to %d configs", FT_SPACE_MAX);
+	for (uint32_t i = 0; i < *count; i++) {
+		if (!ft_read_view(&cursor, &view))
+			return ft_fail(error, FT_E_BAD_REQUEST, "the space is cut short");
+		if (ft_decode(&ft_space_member_message, view, &member, error) != 0 ||
+		        ft_schema_check_config(&subject->kernel->schema, &member.config, &config[i], error) !=
+		                0)
+			return -1;
+		memcpy(pruned[i], member.pruned, sizeof(pruned[i]));
+		for (uint32_t k = 0; k < i; k++) {
+			if (ft_config_equal(&config[k], &config[i]))
+				return ft_fail(error, FT_E_BAD_VALUE, "the space has a config twice");
+		}
+	}
+	if (reply->standard >= *count || pruned[reply->standard][0] != '\0')
+		return ft_fail(error, FT_E_BAD_VALUE, "the space's default is no member of it");
+	return 0;
+}
+
+static void begin_members(struct sweep *sweep, struct trials *known, const struct ft_config *config,
+        const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t standard)
+{
+	trials_free(sweep->trials);
+	sweep->trials = merge(&sweep->subject, known, config, pruned, count, standard);
+	free(sweep->standing);
+	sweep->standing = calloc(count, sizeof(*sweep->standing));
+	sweep->members = count;
+	if (sweep->trials == NULL || sweep->standing == NULL) {
+		end_failed(sweep, "no memory for the trials");
+		return;
+	}
+	if (sweep->trials->seed == 0 &&
+	        getrandom(&sweep->trials->seed, sizeof(sweep->trials->seed), 0) !=
+	                (ssize_t)sizeof(sweep->trials->seed)) {
+		end_failed(sweep, "no random seed");
+		return;
+	}
+	sweep->trials->seed &= INT64_MAX; /* so that every language can hold it */
+	if (sweep->force)
+		forget_times(sweep->trials);
+	sweep->force = false;
+	if (complete(sweep->trials, count)) {
+		/* Decided before: an answer was lost, forgotten, or came back with its compiler. */
+		end(sweep, SWEEP_DECIDED, NULL);
+		return;
+	}
+	sweep->trials->winner = -1;
+	trials_progress(sweep->trials, count, &sweep->job->trials, &sweep->job->settled);
+	store_trials(sweep);
+	ask_sweep(sweep);
+}
+
+static void space_replied(void *data, struct ft_view reply, const struct ft_error *failure)
+{
+	struct sweep *sweep = data;
+	struct ft_config *config = calloc(FT_SPACE_MAX, sizeof(*config));
+	char(*pruned)[FT_REASON_SIZE] = calloc(FT_SPACE_MAX, sizeof(*pruned));
+	struct trials *known = NULL;
+	struct ft_space_reply space;
+	struct ft_error error;
+	uint32_t count;
+
+	if (failure != NULL) {
+		end_failed(sweep, "the runner has no space for it: %s", failure->message);
+		goto out;
+	}
+	if (config == NULL || pruned == NULL) {
+		end_failed(sweep, "no memory for a space");
+		goto out;
+	}
+	if (ft_decode(&ft_space_reply_message, reply, &space, &error) != 0 ||
+	        read_space(&space, &sweep->subject, config, pruned, &count, &error) != 0) {
+		runner_kill(
+		        &sweep->slot->runner, RUNNER_BABBLED, "its space makes no sense: %s", error.message);
+		goto out;
+	}
+	if (sweep->trials != NULL) { /* goes on after a runner failed: what is in memory is newest */
+		known = sweep->trials;
+		sweep->trials = NULL;
+	} else {
+		if (store_begin(sweep->store, &error) != 0) {
+			end_failed(sweep, "cannot read the store: %s", error.message);
+			goto out;
+		}
+		if (store_get_trials(sweep->store, &sweep->subject.key, sweep->subject.kernel->identity,
+		            &known, &error) < 0)
+			known = NULL; /* damaged: measured anew */
+		store_end(sweep->store);
+		if (known != NULL && !ft_problem_equal(&known->problem, &sweep->subject.problem)) {
+			trials_free(known);
+			known = NULL;
+		}
+	}
+	begin_members(
+	        sweep, known, config, (const char(*)[FT_REASON_SIZE])pruned, count, (uint32_t)space.standard);
+out:
+	trials_free(known);
+	free(config);
+	free(pruned);
+}
+
+static void ask_space(struct sweep *sweep)
+{
+	struct ft_space_request request = {.problem = sweep->subject.problem};
+
+	memcpy(request.kernel, sweep->subject.kernel->schema.kernel, sizeof(request.kernel));
+	memcpy(request.device, sweep->subject.device->shown.id, sizeof(request.device));
+	sweep->phase = SWEEP_WAITS_SPACE;
+	runner_ask(&sweep->slot->runner, "space", &ft_space_request_message, &request, STAGE_SPACE,
+	        space_replied, sweep);
+}
+
+/* ---- the end of a runner's sweep ---- */
+
+static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
+{
+	struct trials *trials = sweep->trials;
+	struct ft_decision decision;
+
+	trials_decide(
+	        trials, sweep->members, sweep->options->band_ppm, false, true, sweep->standing, &decision);
+	if (decision.verdict == FT_VERDICT_MEASURE)
+		trials_decide(trials, sweep->members, sweep->options->band_ppm, true, true, sweep->standing,
+		        &decision);
+	(void)snprintf(trials->method, sizeof(trials->method), "%s", reply->method);
+	if (decision.verdict != FT_VERDICT_WINNER) {
+		end_failed(sweep, "no config can win: %s", decision.reason);
+		return;
+	}
+	trials->winner = (int32_t)decision.winner;
+	trials->conclusive = decision.conclusive;
+	(void)snprintf(trials->reason, sizeof(trials->reason), "%s", decision.reason);
+	if (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner)
+		log_line(sweep->log, LOG_LEVEL_WARNING,
+		        "the runner chose otherwise job=%" PRIu64 " runner=%s:%" PRIu64 " daemon=%zu",
+		        sweep->job->job, reply->outcome, reply->winner, decision.winner);
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		if (trials->trial[i].status == TRIAL_WAITING && !trials->trial[i].dropped)
+			note_trial(sweep, i);
+	}
+	end(sweep, SWEEP_DECIDED, NULL);
+}
+
+static void sweep_replied(void *data, struct ft_view view, const struct ft_error *failure)
+{
+	struct sweep *sweep = data;
+	struct ft_sweep_reply reply;
+	struct ft_error error;
+
+	if (failure == NULL && ft_decode(&ft_sweep_reply_message, view, &reply, &error) != 0) {
+		runner_kill(
+		        &sweep->slot->runner, RUNNER_BABBLED, "its reply makes no sense: %s", error.message);
+		return;
+	}
+	if (failure != NULL)
+		end_failed(sweep, "%s", failure->message);
+	else if (sweep->cancelled)
+		end(sweep, SWEEP_CANCELLED, NULL);
+	else
+		conclude(sweep, &reply);
+}
+
+/* ---- events of the runner ---- */
+
+static void babbled(struct sweep *sweep, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void babbled(struct sweep *sweep, const char *format, ...)
+{
+	char text[200];
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	runner_kill(&sweep->slot->runner, RUNNER_BABBLED, "%s", text);
+}
+
+static enum options_stage stage_of(const char *word, enum options_stage otherwise)
+{
+	if (strcmp(word, "start") == 0)
+		return STAGE_START;
+	if (strcmp(word, "build") == 0)
+		return STAGE_BUILD;
+	if (strcmp(word, "verify") == 0 || strcmp(word, "confirm") == 0)
+		return STAGE_VERIFY;
+	if (strcmp(word, "measure") == 0)
+		return STAGE_MEASURE;
+	return otherwise;
+}
+
+/* One round's samples, taken whole or not at all. */
+static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trials *trials = sweep->trials;
+	uint64_t sample[FT_SPACE_MAX] = {0};
+	struct ft_cursor cursor = ft_cursor_of(event->samples.data, event->samples.length);
+	struct ft_decision decision;
+	uint32_t count;
+
+	if (event->round != trials->rounds || trials->rounds >= FT_ROUNDS_MAX) {
+		babbled(sweep, "it sent round %" PRIu64 " where %u is due", event->round, trials->rounds);
+		return;
+	}
+	if (!ft_read_array(&cursor, &count) || count == 0 || count > sweep->members) {
+		babbled(sweep, "a round must have 1 to %u samples", sweep->members);
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t two;
+		uint64_t index;
+		uint64_t value;
+
+		if (!ft_read_array(&cursor, &two) || two != 2 || !ft_read_uint(&cursor, &index) ||
+		        !ft_read_uint(&cursor, &value) || index >= sweep->members || value == 0 ||
+		        value > sample_max_ps || sample[index] != 0 ||
+		        trials->trial[index].status != TRIAL_WAITING) {
+			babbled(sweep, "sample %u of round %u makes no sense", i, trials->rounds);
+			return;
+		}
+		sample[index] = value;
+	}
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		if (sample[i] == 0 || trials->trial[i].dropped)
+			continue;
+		uint64_t *samples = trials_samples(trials, i);
+
+		if (samples == NULL) {
+			babbled(sweep, "no memory for its samples");
+			return;
+		}
+		samples[trials->rounds] = sample[i];
+	}
+	trials->rounds++;
+	sweep->busy = -1;
+	sweep->job->rounds = trials->rounds;
+	trials_decide(
+	        trials, sweep->members, sweep->options->band_ppm, false, false, sweep->standing, &decision);
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		struct trial *trial = &trials->trial[i];
+
+		if (!sweep->standing[i].drop || trial->dropped || trial->status != TRIAL_WAITING)
+			continue;
+		trial->dropped = true;
+		trial->dropped_round = trials->rounds;
+		(void)snprintf(trial->reason, sizeof(trial->reason),
+		        "%.1f %% slower than the best (at least %.1f %%)",
+		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
+		note_trial(sweep, i);
+	}
+	(void)note_event(sweep, "round");
+	store_trials(sweep);
+}
+
+static void take_stage(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	(void)snprintf(sweep->job->stage, sizeof(sweep->job->stage), "%s", event->stage);
+	sweep->busy_stage = stage_of(event->stage, sweep->busy_stage);
+	sweep->busy = -1;
+	(void)note_event(sweep, "stage");
+	store_trials(sweep);
+}
+
+static void take_out(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trial *trial = &sweep->trials->trial[event->trial];
+	enum trial_status status;
+
+	if (trial_status_parse(event->status, &status) != 0 ||
+	        (status != TRIAL_WRONG && status != TRIAL_FAILED && status != TRIAL_TIMEOUT &&
+	                status != TRIAL_PRUNED)) {
+		babbled(sweep, "a trial cannot be out as \"%s\"", event->status);
+		return;
+	}
+	trial->status = status;
+	memcpy(trial->reason, event->reason, sizeof(trial->reason));
+	note_trial(sweep, (uint32_t)event->trial);
+	store_trials(sweep);
+}
+
+static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trial *trial = &sweep->trials->trial[event->trial];
+	bool waiting = trial->status == TRIAL_WAITING;
+
+	if (strcmp(event->event, "begin") == 0) {
+		sweep->busy = (int64_t)event->trial;
+		sweep->busy_stage = stage_of(event->stage, sweep->busy_stage);
+	} else if (strcmp(event->event, "built") == 0 && waiting) {
+		memcpy(trial->code, event->code, sizeof(trial->code));
+		trial->registers = event->registers;
+		trial->spills = event->spills;
+		if (!event->cached)
+			trial->build_ns = event->build_ns;
+		store_trials(sweep);
+	} else if (strcmp(event->event, "same_code") == 0 && waiting) {
+		if (event->other >= sweep->members || event->other == event->trial) {
+			babbled(sweep, "trial %" PRIu64 " cannot have the code of trial %" PRIu64,
+			        event->trial, event->other);
+			return;
+		}
+		trial->status = TRIAL_SAME_CODE;
+		trial->same_as = (uint32_t)event->other;
+		memcpy(trial->reason, event->reason, sizeof(trial->reason));
+		note_trial(sweep, (uint32_t)event->trial);
+		store_trials(sweep);
+	} else if (strcmp(event->event, "verified") == 0 && waiting) {
+		trial->verified = true;
+		if (event->error > trial->error)
+			trial->error = event->error;
+		store_trials(sweep);
+	} else if (strcmp(event->event, "out") == 0 && waiting) {
+		take_out(sweep, event);
+	}
+	/* "dropped" is the runner's view of what the daemon decides by itself; other words are of later
+	 * versions. */
+	if (strcmp(event->event, "begin") != 0 && sweep->busy == (int64_t)event->trial)
+		sweep->busy = -1;
+}
+
+void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const struct ft_runner_event *event)
+{
+	if (sweep->slot != slot || sweep->phase != SWEEP_RUNS || event->job != sweep->job->job)
+		return; /* a late word about a sweep that is over */
+	if (event->trial >= sweep->members) {
+		babbled(sweep, "it speaks of trial %" PRIu64 " of %u", event->trial, sweep->members);
+		return;
+	}
+	if (strcmp(event->event, "round") == 0)
+		take_round(sweep, event);
+	else if (strcmp(event->event, "stage") == 0)
+		take_stage(sweep, event);
+	else
+		take_event(sweep, event);
+	/* Every word shows that it is alive; a cancelled sweep has its one deadline to stop. */
+	if (sweep->phase == SWEEP_RUNS && !sweep->cancelled && slot->runner.state == RUNNER_READY)
+		runner_expect(&slot->runner, sweep->busy_stage);
+}
+
+/* ---- the runner's life ---- */
+
+/* Finds the device anew: a hello may have replaced it. False if the sweep cannot go on as it was begun. */
+static bool find_subject(struct sweep *sweep, struct ft_error *error)
+{
+	uint32_t identity = sweep->identity;
+	struct store_key key = sweep->subject.key;
+
+	if (subject_admit(&sweep->subject, sweep->devices, sweep->job->kernel, sweep->job->device,
+	            &sweep->job->problem, error) != 0)
+		return false;
+	if (identity != 0 &&
+	        (identity != sweep->subject.kernel->identity || key.device != sweep->subject.key.device)) {
+		(void)ft_fail(error, FT_E_UNAVAILABLE, "the device or its software changed under the sweep");
+		return false;
+	}
+	sweep->identity = sweep->subject.kernel->identity;
+	return true;
+}
+
+void sweep_start(struct sweep *sweep, struct ft_job *job)
+{
+	struct ft_error error;
+
+	sweep->job = job;
+	sweep->force = job->force;
+	sweep->cancelled = false;
+	sweep->unblamed = 0;
+	sweep->busy = -1;
+	sweep->identity = 0;
+	sweep->slot = NULL;
+	sweep->phase = SWEEP_WAITS_RUNNER;
+	(void)snprintf(job->stage, sizeof(job->stage), "start");
+	if (!find_subject(sweep, &error)) {
+		end(sweep, SWEEP_FAILED, &error);
+		return;
+	}
+	sweep->slot = sweep->subject.device->slot;
+	if (sweep->slot->runner.state == RUNNER_READY)
+		ask_space(sweep);
+	else
+		runner_start(&sweep->slot->runner); /* or it is ending, and is started when it is gone */
+}
+
+void sweep_settled(struct sweep *sweep, struct runner_slot *slot)
+{
+	struct ft_error error;
+
+	if (sweep->slot != slot || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
+		return;
+	if (sweep->phase != SWEEP_WAITS_RUNNER || slot->runner.state != RUNNER_READY)
+		return;
+	if (!find_subject(sweep, &error)) {
+		end(sweep, SWEEP_MOVED, &error);
+		return;
+	}
+	ask_space(sweep);
+}
+
+void sweep_runner_gone(
+        struct sweep *sweep, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+{
+	if (sweep->slot != slot || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
+		return;
+	stop_clock(sweep);
+	if (sweep->cancelled) {
+		end(sweep, SWEEP_CANCELLED, NULL);
+		return;
+	}
+	if (cause == RUNNER_UNSTARTED) {
+		end(sweep, SWEEP_FAILED, why);
+		return;
+	}
+	if (cause != RUNNER_ASKED) {
+		sweep->job->restarts++;
+		if (sweep->phase == SWEEP_RUNS && sweep->busy >= 0) {
+			struct trial *trial = &sweep->trials->trial[sweep->busy];
+
+			trial->status = cause == RUNNER_LATE ? TRIAL_TIMEOUT : TRIAL_FAILED;
+			(void)snprintf(trial->reason, sizeof(trial->reason),
+			        "its runner failed in stage %s: %.180s",
+			        options_stage_word(sweep->busy_stage), why->message);
+			note_trial(sweep, (uint32_t)sweep->busy);
+			store_trials(sweep);
+			sweep->unblamed = 0;
+		} else if (++sweep->unblamed >= UNBLAMED_MAX) {
+			end(sweep, SWEEP_FAILED, why);
+			return;
+		}
+		(void)note_event(sweep, "restarted");
+	}
+	sweep->busy = -1;
+	sweep->phase = SWEEP_WAITS_RUNNER;
+	runner_start(&slot->runner);
+}
+
+void sweep_cancel(struct sweep *sweep)
+{
+	struct ft_cancel_notice notice = {.job = sweep->job->job};
+
+	sweep->cancelled = true;
+	if (sweep->phase == SWEEP_RUNS && sweep->slot->runner.state == RUNNER_READY) {
+		runner_tell(&sweep->slot->runner, "cancel", &ft_cancel_notice_message, &notice);
+		runner_expect(&sweep->slot->runner, STAGE_STOP);
+	} else if (sweep->phase == SWEEP_WAITS_RUNNER || sweep->phase == SWEEP_WAITS_SPACE) {
+		/* Nothing is measured yet: the runner's answer is not needed. */
+		if (sweep->phase == SWEEP_WAITS_SPACE)
+			runner_kill(&sweep->slot->runner, RUNNER_ASKED, "the job was cancelled");
+		end(sweep, SWEEP_CANCELLED, NULL);
+	}
+}
+
+void sweep_abandon(struct sweep *sweep)
+{
+	if (sweep->phase == SWEEP_OFF)
+		return;
+	sweep->phase = SWEEP_OFF;
+	trials_free(sweep->trials);
+	sweep->trials = NULL;
+	free(sweep->standing);
+	sweep->standing = NULL;
+	free_notes(&sweep->waiting);
+	if (!sweep->storing)
+		free_notes(&sweep->storing_notes);
+	sweep->job = NULL;
+}

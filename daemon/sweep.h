@@ -1,0 +1,85 @@
+/* A sweep: one job being worked by a runner, from asking for the space to a winner.
+ *
+ * One at a time on a host, so that no measurement disturbs another. What the runner says becomes trials;
+ * trials are stored as they come; events go out after their commit. The daemon decides from its own samples
+ * with the same pure function that the runner races with. A runner that errs is killed; the config that it
+ * was busy with is out, and the sweep goes on with the rest in a new runner. */
+#ifndef FLYTUNE_DAEMON_SWEEP_H
+#define FLYTUNE_DAEMON_SWEEP_H
+
+#include "daemon/subject.h"
+
+enum sweep_outcome {
+	SWEEP_DECIDED,
+	SWEEP_FAILED,
+	SWEEP_CANCELLED,
+	SWEEP_MOVED, /* the device's identity changed under it: to be queued again */
+};
+
+struct sweep_events {
+	/* Progress, after the commit of what it tells. */
+	void (*event)(void *data, struct ft_event *event);
+	/* The end; nothing of this sweep calls back after it. With SWEEP_DECIDED and SWEEP_CANCELLED the
+	 * trials are handed over with `subject`, for the caller to commit together with the job; the caller
+	 * frees them. */
+	void (*ended)(void *data, enum sweep_outcome outcome, const struct subject *subject,
+	        struct trials *trials, const struct ft_error *why);
+};
+
+enum sweep_phase { SWEEP_OFF, SWEEP_WAITS_RUNNER, SWEEP_WAITS_SPACE, SWEEP_RUNS, SWEEP_ENDS };
+
+struct sweep_note; /* an event that waits for its commit */
+
+struct sweep {
+	struct devices *devices;
+	struct store *store;
+	const struct log *log;
+	const struct options *options;
+	const struct sweep_events *events;
+	void *data;
+
+	enum sweep_phase phase;
+	struct ft_job *job; /* the queue's; live while the sweep is on */
+	struct runner_slot *slot;
+	struct subject subject;
+	uint32_t identity; /* under which it was begun; 0: not yet */
+	struct trials *trials;
+	uint32_t members; /* of today's space: the first trials; what follows is kept from a larger space */
+	struct ft_standing *standing;
+	int64_t busy; /* the trial that the runner began last, -1 if none */
+	enum options_stage busy_stage;
+	bool force; /* not yet applied */
+	bool cancelled;
+	unsigned unblamed; /* runner failures in a row that no config can be blamed for */
+	uint64_t began_ns; /* monotonic, of this start of the runner's sweep; 0: not running */
+
+	/* Trials on their way to the store: one batch in flight, later changes wait for the next. */
+	bool dirty;
+	bool storing;
+	struct sweep_note *waiting; /* newest first */
+	struct sweep_note *storing_notes;
+	enum sweep_outcome outcome; /* when it ends */
+	struct ft_error why;
+};
+
+void sweep_init(struct sweep *sweep, struct devices *devices, struct store *store, const struct log *log,
+        const struct options *options, const struct sweep_events *events, void *data);
+/* Begins a job; its device must be ready. Ends with `ended`, maybe before this returns. */
+void sweep_start(struct sweep *sweep, struct ft_job *job);
+void sweep_cancel(struct sweep *sweep);
+/* Drops everything at once without calling back: the daemon is stopping. Stored trials stay. */
+void sweep_abandon(struct sweep *sweep);
+
+/* What the devices tell; ignored unless it is about this sweep's runner. */
+void sweep_settled(struct sweep *sweep, struct runner_slot *slot);
+void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const struct ft_runner_event *event);
+void sweep_runner_gone(
+        struct sweep *sweep, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
+
+/* Decides from the samples of a sweep's trials; `standing` has room for `members`. */
+void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
+        struct ft_standing *standing, struct ft_decision *decision);
+/* How many of the first `members` are tried at all, and how many of these are settled. */
+void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tried, uint64_t *settled);
+
+#endif
