@@ -22,6 +22,9 @@ enum {
 	INTERVAL_LEAST = 6, /* below, the whole range is narrower than a 95 % interval of the median */
 };
 
+/* Rounding in a mean of equal values moves it by less. */
+static const double EDGE_SLACK = 1e-12;
+
 /* Two configs on the rounds that both have: s = 2(a-b)/(a+b), which is the ratio's logarithm but for its
  * cube over 12, bounded by ±2, and exact to compute. */
 struct pair {
@@ -82,17 +85,17 @@ static void compare(const uint64_t *a, const uint64_t *b, size_t rounds, struct 
 	pair->variance = squares / ((double)kept * pair->freedom) * (double)n;
 }
 
-/* The quantile of Student's t that a mean passes by chance once in 2,000. */
+/* The quantile of Student's t that a mean passes by chance once in 400. */
 static double student(double freedom)
 {
-	static const double quantile[STUDENT_TABLE] = {636.62, 31.60, 12.92, 8.610, 6.869, 5.959, 5.408,
-	        5.041, 4.781, 4.587, 4.437, 4.318, 4.221, 4.140, 4.073, 4.015, 3.965, 3.922, 3.883, 3.850,
-	        3.819, 3.792, 3.768, 3.745, 3.725, 3.707, 3.690, 3.674, 3.659, 3.646};
+	static const double quantile[STUDENT_TABLE] = {127.3, 14.09, 7.453, 5.598, 4.773, 4.317, 4.029, 3.833,
+	        3.690, 3.581, 3.497, 3.428, 3.372, 3.326, 3.286, 3.252, 3.222, 3.197, 3.174, 3.153, 3.135,
+	        3.119, 3.104, 3.091, 3.078, 3.067, 3.057, 3.047, 3.038, 3.030};
 	if (freedom < 1)
 		return INFINITY;
 	if (freedom <= STUDENT_TABLE)
 		return quantile[(size_t)freedom - 1];
-	return 3.291 + 10.65 / freedom;
+	return 2.807 + 6.69 / freedom; /* within 0.001 of the quantile */
 }
 
 static void interval(const struct pair *pair, const struct pool *pool, double *low, double *high)
@@ -113,7 +116,8 @@ static void interval(const struct pair *pair, const struct pool *pool, double *l
 
 static double ratio_of(double shift)
 {
-	return shift < 2 ? (2 + shift) / (2 - shift) : INFINITY;
+	static const double unknown = 1e9; /* finite, since it may be printed */
+	return fmin((2 + shift) / (2 - shift), unknown);
 }
 
 static uint64_t middle(const uint64_t *sorted, size_t count)
@@ -158,109 +162,161 @@ static void summarise(const uint64_t *sample_ps, size_t rounds, struct ft_standi
 	standing->ci_ps = (sorted[n - 1 - place] - sorted[place]) / 2;
 }
 
-static bool can_win(const struct ft_contender *contender)
+/* All that a decision looks at. A standing's `drop` says who went in this very decision. */
+struct race {
+	const struct ft_contender *contender;
+	struct ft_standing *standing;
+	size_t count, standard, rounds;
+	uint32_t min_rounds;
+	uint32_t enough; /* rounds shared with the best, to be tied with it or take its place */
+	double edge;     /* of the band, as a shift */
+	size_t best;
+	struct pool pool;
+	struct pair pair[FT_SPACE_MAX]; /* against the best */
+};
+
+static bool can_win(const struct race *race, size_t i)
 {
-	return !contender->out && !contender->dropped;
+	return !race->contender[i].out && !race->contender[i].dropped && !race->standing[i].drop;
 }
 
 /* The index at a place of the tie rule's order: the default, then the rest as they stand. */
-static size_t in_order(size_t place, size_t count, size_t standard)
+static size_t in_order(const struct race *race, size_t place)
 {
-	if (standard >= count)
+	if (race->standard >= race->count)
 		return place;
 	if (place == 0)
-		return standard;
-	return place <= standard ? place - 1 : place;
+		return race->standard;
+	return place <= race->standard ? place - 1 : place;
 }
 
-/* Compares all with a reference; the fastest by that among those that can win, or the reference. */
-static size_t compare_all(const struct ft_contender *contender, size_t count, size_t standard, size_t rounds,
-        size_t reference, struct pair *pair)
+/* Of those that can win; count if none of them has a sample. */
+static size_t most_measured(const struct race *race)
 {
-	size_t fastest = reference;
+	const struct ft_standing *standing = race->standing;
+	size_t most = race->count;
+	for (size_t place = 0; place < race->count; place++) {
+		size_t i = in_order(race, place);
+		if (can_win(race, i) && standing[i].rounds &&
+		        (most == race->count || standing[i].rounds > standing[most].rounds))
+			most = i;
+	}
+	return most;
+}
+
+/* Compares all with the best so far; the fastest by that among those that can win, or the best itself. */
+static size_t compare_all(struct race *race)
+{
+	size_t fastest = race->best;
 	double least = 0;
-	for (size_t place = 0; place < count; place++) {
-		size_t i = in_order(place, count, standard);
-		pair[i] = (struct pair){0};
-		if (i == reference || contender[i].out)
+	for (size_t place = 0; place < race->count; place++) {
+		size_t i = in_order(race, place);
+		struct pair *pair = &race->pair[i];
+		*pair = (struct pair){0};
+		if (i == race->best || race->contender[i].out)
 			continue;
-		compare(contender[i].sample_ps, contender[reference].sample_ps, rounds, &pair[i]);
-		if (can_win(&contender[i]) && pair[i].rounds && pair[i].shift < least) {
-			least = pair[i].shift;
+		compare(race->contender[i].sample_ps, race->contender[race->best].sample_ps, race->rounds,
+		        pair);
+		if (can_win(race, i) && pair->rounds >= race->enough && pair->shift < least) {
+			least = pair->shift;
 			fastest = i;
 		}
 	}
 	return fastest;
 }
 
-/* The fastest among those that can win, by paired rounds; leaves all pairs against it in `pair`. Returns
- * count if nobody that can win has a sample. */
-static size_t find_best(const struct ft_contender *contender, size_t count, size_t standard, size_t rounds,
-        const struct ft_standing *standing, struct pair *pair)
+/* The fastest among those that can win, by paired rounds; leaves all pairs against it. */
+static void find_best(struct race *race)
 {
-	size_t best = count;
-	for (size_t place = 0; place < count; place++) {
-		size_t i = in_order(place, count, standard);
-		if (can_win(&contender[i]) && standing[i].rounds &&
-		        (best == count || standing[i].rounds > standing[best].rounds))
-			best = i;
-	}
-	if (best == count)
-		return best;
+	race->best = most_measured(race);
+	/* A few lucky rounds of a newcomer make it neither the best nor the winner. */
+	race->enough = race->standing[race->best].rounds;
+	if (race->enough > race->min_rounds)
+		race->enough = race->min_rounds;
 	/* Pairs need not agree with each other, so the walk is bounded; it mostly ends after one step. */
 	for (int step = 0;; step++) {
-		size_t faster = compare_all(contender, count, standard, rounds, best, pair);
-		if (faster == best || step == BEST_STEPS)
-			return best;
-		best = faster;
+		size_t faster = compare_all(race);
+		if (faster == race->best || step == BEST_STEPS)
+			return;
+		race->best = faster;
 	}
 }
 
-static void pool_scatter(const struct pair *pair, size_t count, struct pool *pool)
+static void pool_scatter(struct race *race)
 {
 	double variance[FT_SPACE_MAX];
 	size_t n = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (pair[i].rounds >= ROUNDS_LEAST)
-			variance[n++] = pair[i].variance;
+	for (size_t i = 0; i < race->count; i++) {
+		if (race->pair[i].rounds >= ROUNDS_LEAST)
+			variance[n++] = race->pair[i].variance;
 	}
-	*pool = (struct pool){0};
+	race->pool = (struct pool){0};
 	if (n < 2)
 		return;
 	sort_doubles(variance, n);
-	pool->variance = variance[n / 2];
+	race->pool.variance = variance[n / 2];
 	double freedom = (double)((n - 1) * POOL_EACH);
-	pool->freedom = freedom < POOL_MOST ? freedom : POOL_MOST;
+	race->pool.freedom = freedom < POOL_MOST ? freedom : POOL_MOST;
+}
+
+/* Everyone's standing to the best; true if someone is to be dropped for it. */
+static bool place_all(struct race *race)
+{
+	bool dropped = false;
+	for (size_t i = 0; i < race->count; i++) {
+		struct ft_standing *mine = &race->standing[i];
+		const struct pair *pair = &race->pair[i];
+		double low;
+		double high;
+		mine->tied = i == race->best;
+		mine->ratio = mine->ratio_low = mine->ratio_high = mine->tied ? 1 : 0;
+		if (!pair->rounds)
+			continue;
+		interval(pair, &race->pool, &low, &high);
+		mine->ratio = ratio_of(pair->shift);
+		mine->ratio_low = ratio_of(low);
+		mine->ratio_high = ratio_of(high);
+		if (!can_win(race, i))
+			continue;
+		mine->tied = pair->rounds >= race->enough && pair->shift <= race->edge;
+		mine->drop = pair->rounds >= race->min_rounds && low > race->edge;
+		dropped = dropped || mine->drop;
+	}
+	return dropped;
 }
 
 /* Whether a candidate is within the band of every one that can win. */
-static bool surely_tied(const struct ft_contender *contender, const struct ft_standing *standing,
-        size_t count, size_t candidate, size_t rounds, uint32_t min_rounds, double edge,
-        const struct pool *pool)
+static bool surely_tied(const struct race *race, size_t candidate)
 {
-	for (size_t j = 0; j < count; j++) {
+	for (size_t j = 0; j < race->count; j++) {
 		struct pair pair;
 		double low;
 		double high;
-		if (j == candidate || !can_win(&contender[j]) || standing[j].drop)
+		if (j == candidate || !can_win(race, j))
 			continue;
-		compare(contender[candidate].sample_ps, contender[j].sample_ps, rounds, &pair);
-		interval(&pair, pool, &low, &high);
-		if (pair.rounds < min_rounds || high > edge)
+		compare(race->contender[candidate].sample_ps, race->contender[j].sample_ps, race->rounds,
+		        &pair);
+		interval(&pair, &race->pool, &low, &high);
+		if (pair.rounds < race->min_rounds || high > race->edge)
 			return false;
 	}
-	return true;
+	return race->standing[candidate].rounds >= race->min_rounds;
 }
 
-static void explain(const struct ft_rule *rule, const struct ft_standing *standing, size_t alive,
-        size_t standard, struct ft_decision *decision)
+static void explain(const struct race *race, const struct ft_rule *rule, size_t left, size_t tied, bool ended,
+        struct ft_decision *decision)
 {
 	size_t winner = decision->winner;
-	const char *who = winner == standard ? "the default" : "it";
-	const char *doubt = decision->conclusive ? "" : "not settled: ";
+	const char *who = winner == race->standard ? "the default" : "it";
+	const char *doubt = "";
 	double band = rule->band_ppm / 1e4;
-	if (alive == 1)
+	if (!decision->conclusive)
+		doubt = ended ? "unsettled when it was ended: " : "unsettled after all rounds: ";
+	if (left == 1)
 		snprintf(decision->reason, sizeof decision->reason, "%s%s is the only one left", doubt, who);
+	else if (tied == 1)
+		snprintf(decision->reason, sizeof decision->reason,
+		        "%s%s is the fastest, and nothing else is within %.3g %%", doubt, who, band);
 	else if (winner == decision->best)
 		snprintf(decision->reason, sizeof decision->reason,
 		        "%s%s is the fastest, and first by the tie rule of those within %.3g %%", doubt, who,
@@ -268,24 +324,51 @@ static void explain(const struct ft_rule *rule, const struct ft_standing *standi
 	else
 		snprintf(decision->reason, sizeof decision->reason,
 		        "%s%s is within %.3g %% of the fastest (%+.2f %%), and first by the tie rule", doubt,
-		        who, band, (standing[winner].ratio - 1) * 100);
+		        who, band, (race->standing[winner].ratio - 1) * 100);
 }
 
-static void settle(struct ft_decision *decision, size_t winner, bool conclusive)
+static void choose(const struct race *race, const struct ft_rule *rule, bool last, bool ended,
+        struct ft_decision *decision)
 {
+	/* The first in order that is not clearly worse decides: nobody after it matters but to say how fast
+	 * the fastest is. */
+	size_t left = 0;
+	size_t tied = 0;
+	size_t first = race->count;  /* that can win */
+	size_t likely = race->count; /* and is tied as far as is known */
+	for (size_t place = 0; place < race->count; place++) {
+		size_t i = in_order(race, place);
+		if (!can_win(race, i))
+			continue;
+		left++;
+		tied += race->standing[i].tied;
+		if (first == race->count)
+			first = i;
+		if (likely == race->count && race->standing[i].tied)
+			likely = i;
+	}
+	decision->best = race->best;
+	decision->conclusive = surely_tied(race, first);
+	if (!decision->conclusive && !last) {
+		decision->verdict = FT_VERDICT_MEASURE;
+		snprintf(decision->reason, sizeof decision->reason, "%zu of %zu still race", left,
+		        race->count);
+		return;
+	}
 	decision->verdict = FT_VERDICT_WINNER;
-	decision->winner = winner;
-	decision->conclusive = conclusive;
+	decision->winner = decision->conclusive ? first : likely;
+	explain(race, rule, left, tied, ended, decision);
 }
 
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
         size_t standard, size_t rounds, bool ended, struct ft_standing *standing,
         struct ft_decision *decision)
 {
-	struct pair pair[FT_SPACE_MAX];
-	struct pool pool;
+	struct race race;
 	size_t alive = 0;
-	uint32_t min_rounds = rule->min_rounds > ROUNDS_LEAST ? rule->min_rounds : ROUNDS_LEAST;
+	size_t measured = 0;
+	/* Of those alive: new members of an old space have rounds of their own to go. */
+	uint32_t least_rounds = FT_ROUNDS_MAX;
 	uint32_t max_rounds = rule->max_rounds < FT_ROUNDS_MAX ? rule->max_rounds : FT_ROUNDS_MAX;
 
 	*decision = (struct ft_decision){.verdict = FT_VERDICT_NONE};
@@ -296,77 +379,39 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 		        FT_SPACE_MAX);
 		return;
 	}
-	if (rounds > FT_ROUNDS_MAX)
-		rounds = FT_ROUNDS_MAX;
+	race.contender = contender;
+	race.standing = standing;
+	race.count = count;
+	race.standard = standard;
+	race.rounds = rounds < FT_ROUNDS_MAX ? rounds : FT_ROUNDS_MAX;
+	race.min_rounds = rule->min_rounds > ROUNDS_LEAST ? rule->min_rounds : ROUNDS_LEAST;
+	/* From whole numbers and with the last bits to spare: a ratio of just the band is within it. */
+	race.edge = 2.0 * rule->band_ppm / (2e6 + rule->band_ppm) + EDGE_SLACK;
 	for (size_t i = 0; i < count; i++) {
-		summarise(contender[i].sample_ps, rounds, &standing[i]);
-		alive += can_win(&contender[i]);
+		summarise(contender[i].sample_ps, race.rounds, &standing[i]);
+		if (!can_win(&race, i))
+			continue;
+		alive++;
+		measured += standing[i].rounds > 0;
+		if (standing[i].rounds < least_rounds)
+			least_rounds = standing[i].rounds;
 	}
+	bool last = ended || least_rounds >= max_rounds || race.rounds == FT_ROUNDS_MAX;
 	if (!alive) {
 		snprintf(decision->reason, sizeof decision->reason, "no config is left that can win");
 		return;
 	}
-	bool last = ended || rounds >= max_rounds;
-
-	size_t best = find_best(contender, count, standard, rounds, standing, pair);
-	if (best == count) {
+	if (!measured) {
 		decision->verdict = last ? FT_VERDICT_NONE : FT_VERDICT_MEASURE;
 		snprintf(decision->reason, sizeof decision->reason, "nothing was measured%s",
 		        last ? "" : " yet");
 		return;
 	}
-	decision->best = best;
-	pool_scatter(pair, count, &pool);
-
-	double band = rule->band_ppm / 1e6;
-	double edge = 2 * band / (2 + band);
-	for (size_t i = 0; i < count; i++) {
-		struct ft_standing *mine = &standing[i];
-		double low;
-		double high;
-		if (i == best) {
-			mine->ratio = mine->ratio_low = mine->ratio_high = 1;
-			mine->tied = true;
-			continue;
-		}
-		if (!pair[i].rounds)
-			continue;
-		interval(&pair[i], &pool, &low, &high);
-		mine->ratio = ratio_of(pair[i].shift);
-		mine->ratio_low = ratio_of(low);
-		mine->ratio_high = ratio_of(high);
-		if (!can_win(&contender[i]))
-			continue;
-		mine->tied = pair[i].shift <= edge;
-		mine->drop = pair[i].rounds >= min_rounds && low > edge;
-	}
-
-	/* The first in order that is not clearly worse decides: nobody after it matters but to say how fast
-	 * the fastest is. */
-	size_t left = 0;
-	size_t first = count;  /* not to be dropped */
-	size_t likely = count; /* tied as far as is known */
-	for (size_t place = 0; place < count; place++) {
-		size_t i = in_order(place, count, standard);
-		if (!can_win(&contender[i]) || standing[i].drop)
-			continue;
-		left++;
-		if (first == count)
-			first = i;
-		if (likely == count && standing[i].tied)
-			likely = i;
-	}
-	if (standing[first].rounds >= min_rounds &&
-	        surely_tied(contender, standing, count, first, rounds, min_rounds, edge, &pool))
-		settle(decision, first, true);
-	else if (last)
-		settle(decision, likely, false);
-	else
-		decision->verdict = FT_VERDICT_MEASURE;
-	if (decision->verdict == FT_VERDICT_MEASURE) {
-		snprintf(decision->reason, sizeof decision->reason, "%zu of %zu still race", left, count);
-		return;
-	}
-	standing[decision->winner].tied = true;
-	explain(rule, standing, left, standard, decision);
+	/* Until nobody is dropped: so the decision is the same whether these drops are applied to its
+	 * contenders or not. */
+	do {
+		find_best(&race);
+		pool_scatter(&race);
+	} while (place_all(&race));
+	choose(&race, rule, last, ended, decision);
 }

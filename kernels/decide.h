@@ -4,7 +4,8 @@
  * it stored, so that no runner can choose a winner by saying so. Same input, same answer, on every machine.
  *
  * Samples come in rounds: in one round every config still alive is measured once, in shuffled order, so that
- * drift hits all alike. Comparisons are therefore between samples of the same round. */
+ * drift hits all alike. Comparisons are therefore between samples of the same round. DECISION.md says how,
+ * and why. */
 #ifndef FLYTUNE_KERNELS_DECIDE_H
 #define FLYTUNE_KERNELS_DECIDE_H
 
@@ -15,7 +16,9 @@
 struct ft_rule {
 	uint32_t band_ppm;   /* configs within this of the best are tied with it: 5,000 is 0.5 % */
 	uint32_t min_rounds; /* before anything is dropped or decided; at least 5 */
-	uint32_t max_rounds; /* at which the race ends inconclusive, with the best it knows */
+	/* Samples of each config still alive at which the race ends inconclusive, with the best it knows. At
+	 * FT_ROUNDS_MAX rounds in all it ends as well, since no more are kept. */
+	uint32_t max_rounds;
 };
 
 enum {
@@ -41,10 +44,10 @@ struct ft_standing {
 	uint64_t ci_ps;     /* half the width of the median's 95 % confidence interval */
 	uint32_t rounds;    /* with a sample */
 	double ratio;       /* to the best, from paired rounds; 1 for the best itself, 0 if unknown */
-	double ratio_low;   /* confidence interval of that */
+	double ratio_low;   /* its 99.5 % confidence interval, which is what decides */
 	double ratio_high;
-	bool drop; /* clearly worse: to be dropped now */
-	bool tied; /* within the band of the best */
+	bool drop; /* can win, but is clearly worse than the band: to be dropped now */
+	bool tied; /* can win, and is within the band of the best as far as is known */
 };
 
 struct ft_decision {
@@ -56,8 +59,10 @@ struct ft_decision {
 };
 
 /* Contenders stand in the order of the tie rule, but for the default at index `standard`, which goes before
- * all. With `ended` (budget over, cancelled for good) it decides at once from what there is. `standing` has
- * `count` elements. */
+ * all (any index from `count` up: there is no default). With `ended` (budget over, cancelled for good) it
+ * decides at once from what there is; a config without a sample then cannot win. `standing` has `count`
+ * elements. Allocates nothing; needs some 24 KB of stack. At most FT_SPACE_MAX contenders, and the first
+ * FT_ROUNDS_MAX rounds. */
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
         size_t standard, size_t rounds, bool ended, struct ft_standing *standing,
         struct ft_decision *decision);
