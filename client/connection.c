@@ -109,7 +109,7 @@ static enum call_result connect_failed(struct ft_error *error, int number, const
 		return CALL_LOST;
 	case EACCES:
 	case EPERM:
-		ft_fail(error, FT_E_DENIED,
+		ft_fail(error, FT_E_AWAY,
 		        "the socket %s may not be used by this user: members of the "
 		        "group flytune may",
 		        path);

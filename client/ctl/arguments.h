@@ -1,0 +1,46 @@
+/* Takes the words of the command line apart: general options, a command's own, and the fields of a problem,
+ * which are options named by the kernel's schema. */
+#ifndef FLYTUNE_CTL_ARGUMENTS_H
+#define FLYTUNE_CTL_ARGUMENTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/ctl/ctl.h"
+
+struct general {
+	const char *socket, *generation;
+	bool json, help, version;
+};
+
+/* Takes the general options out of `words`, wherever they stand, and lets the rest move up. False with what
+ * is wrong in `problem`. */
+bool general_take(struct general *general, int *count, char **words, char *problem, size_t size);
+
+/* A command's own options; NULL members are those that the command does not have. */
+struct own_options {
+	const char **device;
+	bool *force, *no_wait;
+	int64_t *priority; /* -100 to 100 */
+	int64_t *budget_s; /* above 0 */
+};
+
+/* The problems that the words describe: the cross product of the fields' values where a command takes lists.
+ */
+struct problems {
+	flytune_problem **problem;
+	size_t count;
+};
+
+/* Reads KERNEL and options. On anything but CTL_DONE it has said why. */
+enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command, int count, char **words,
+        const struct own_options *own, bool lists, struct problems *problems);
+void problems_free(struct problems *problems);
+
+/* A job's number. False unless it is a whole positive number. */
+bool job_number_read(const char *word, uint64_t *number);
+
+/* The fields of a kernel, for --help; of every kernel with NULL. */
+void arguments_explain_kernel(const char *kernel);
+
+#endif

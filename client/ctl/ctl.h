@@ -1,0 +1,51 @@
+/* What every command of flytunectl gets, and how it ends. */
+#ifndef FLYTUNE_CTL_CTL_H
+#define FLYTUNE_CTL_CTL_H
+
+#include <stdbool.h>
+
+#include <flytune/client.h>
+
+enum ctl_exit {
+	CTL_DONE = 0,
+	CTL_FAILED = 1,
+	CTL_USAGE = 2,
+	CTL_AWAY = 3,       /* the daemon cannot be reached */
+	CTL_JOB_FAILED = 4, /* or was cancelled */
+};
+
+struct ctl {
+	flytune_client *client;
+	bool json;
+	const char *socket;     /* as given; NULL: the library's choice */
+	const char *generation; /* as given; NULL: the environment's */
+};
+
+/* One command. `run` gets the words after the command's name. */
+struct command {
+	const char *name;
+	const char *words; /* what follows the name, for the usage line */
+	const char *help;  /* one line */
+	enum ctl_exit (*run)(struct ctl *ctl, int count, char **words);
+	void (*explain)(void); /* more of --help; NULL: nothing */
+	bool takes_kernel;     /* its first word names one, and --help tells of its fields */
+};
+
+extern const struct command command_status;
+extern const struct command command_devices;
+extern const struct command command_jobs;
+extern const struct command command_cancel;
+extern const struct command command_watch;
+extern const struct command command_lookup;
+extern const struct command command_tune;
+extern const struct command command_trials;
+
+/* Says what is wrong with the words of a command, and where help is. */
+enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+/* Says an error on standard error, as an object on standard output as well under --json. */
+enum ctl_exit ctl_fail(const struct ctl *ctl, const struct flytune_error *error);
+/* What flushing standard output says. */
+enum ctl_exit ctl_finish(enum ctl_exit status);
+
+#endif

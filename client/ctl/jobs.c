@@ -1,0 +1,103 @@
+/* flytunectl jobs, flytunectl cancel */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/ctl/arguments.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/format.h"
+#include "client/ctl/json.h"
+#include "client/ctl/table.h"
+
+static int print_json(const flytune_job_list *list)
+{
+	json_t *array = json_array();
+	struct flytune_job job;
+
+	flytune_job_init(&job);
+	for (size_t i = 0; flytune_job_list_get(list, i, &job); i++)
+		json_array_append_new(array, json_job(&job));
+	return json_print(json_pack("{s:o}", "jobs", array));
+}
+
+static void print_table(const flytune_job_list *list)
+{
+	static const char *const head[] = {">JOB", "STATE", "STAGE", "KERNEL", "PROBLEM", "DEVICE", ">TRIALS",
+	        ">ROUNDS", ">SWEEP", ">PRIORITY", "CREATED", "REASON"};
+	struct flytune_job job;
+	struct table table;
+	char text[FORMAT_LONG_SIZE], date[FORMAT_SIZE], sweep[FORMAT_SIZE];
+
+	table_init(&table, head, sizeof head / sizeof *head);
+	flytune_job_init(&job);
+	for (size_t i = 0; flytune_job_list_get(list, i, &job); i++) {
+		table_add(&table, "%" PRIu64, job.job);
+		table_add(&table, "%s", flytune_state_word(job.state));
+		table_add(&table, "%s", job.stage);
+		table_add(&table, "%s", job.kernel);
+		table_add(&table, "%s", format_values(job.field, job.field_count, text));
+		table_add(&table, "%s", job.device);
+		table_add(&table, "%" PRIu64 "/%" PRIu64, job.settled, job.trials);
+		table_add(&table, "%" PRIu64, job.rounds);
+		table_add(&table, "%s", job.sweep_ns == 0 ? "" : format_duration(job.sweep_ns, sweep));
+		table_add(&table, "%" PRId32, job.priority);
+		table_add(&table, "%s", format_date(job.created_at_ns, date));
+		table_add(&table, "%s", job.reason);
+	}
+	if (flytune_job_list_count(list) == 0)
+		puts("no job");
+	else
+		table_print(&table);
+}
+
+static enum ctl_exit run_jobs(struct ctl *ctl, int count, char **words)
+{
+	flytune_job_list *list;
+	struct flytune_error error;
+	uint64_t number = 0;
+	int failed = 0;
+
+	if (count > 1)
+		return ctl_usage(&command_jobs, "'%s' is not understood", words[1]);
+	if (count == 1 && !job_number_read(words[0], &number))
+		return ctl_usage(&command_jobs, "'%s' is no job's number", words[0]);
+	if (flytune_jobs(ctl->client, number, &list, &error) != FLYTUNE_OK)
+		return ctl_fail(ctl, &error);
+	if (ctl->json)
+		failed = print_json(list);
+	else
+		print_table(list);
+	flytune_job_list_free(list);
+	return failed != 0 ? CTL_FAILED : CTL_DONE;
+}
+
+const struct command command_jobs = {
+        .name = "jobs",
+        .words = "[ID]",
+        .help = "List the jobs, or one",
+        .run = run_jobs,
+};
+
+static enum ctl_exit run_cancel(struct ctl *ctl, int count, char **words)
+{
+	struct flytune_error error;
+	uint64_t number;
+
+	if (count != 1)
+		return ctl_usage(&command_cancel, "cancel needs the number of one job");
+	if (!job_number_read(words[0], &number))
+		return ctl_usage(&command_cancel, "'%s' is no job's number", words[0]);
+	if (flytune_cancel(ctl->client, number, &error) != FLYTUNE_OK)
+		return ctl_fail(ctl, &error);
+	if (ctl->json)
+		return json_print(json_pack("{s:I}", "cancelled", (json_int_t)number)) != 0 ? CTL_FAILED
+		                                                                            : CTL_DONE;
+	printf("job %" PRIu64 " is cancelled; what it measured is kept\n", number);
+	return CTL_DONE;
+}
+
+const struct command command_cancel = {
+        .name = "cancel",
+        .words = "ID",
+        .help = "End a job; what it measured is kept",
+        .run = run_cancel,
+};

@@ -1,0 +1,101 @@
+/* flytunectl lookup */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/ctl/arguments.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/format.h"
+#include "client/ctl/json.h"
+#include "client/ctl/table.h"
+
+static void print_answer(const flytune_problem *problem, const struct flytune_answer *answer)
+{
+	struct table table;
+	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], standard[FORMAT_SIZE];
+
+	table_init(&table, NULL, 2);
+	table_fact(&table, flytune_problem_kernel(problem), "%s", format_problem(problem, text));
+	table_fact(&table, "device", "%s", answer->device);
+	table_fact(&table, "config", "%s", format_config(answer->knob, answer->knob_count, text));
+	table_fact(&table, "source", "%s%s%s%s", flytune_source_word(answer->source),
+	        answer->reason[0] == '\0' ? "" : " (", answer->reason, answer->reason[0] == '\0' ? "" : ")");
+	if (answer->source == FLYTUNE_SOURCE_NEAREST)
+		table_fact(&table, "tuned at m", "%" PRIu64, answer->tuned_m);
+	if (answer->time_ns != 0 && answer->default_time_ns != 0)
+		table_fact(&table, "time", "%s; the default takes %s, %.2f times as long",
+		        format_time(answer->time_ns * 1000, time),
+		        format_time(answer->default_time_ns * 1000, standard),
+		        (double)answer->default_time_ns / (double)answer->time_ns);
+	else
+		table_fact(&table, "time", "%s", format_time(answer->time_ns * 1000, time));
+	table_fact(&table, "tuned", "%s", format_date(answer->tuned_at_ns, time));
+	if (answer->store[0] != '\0')
+		table_fact(&table, "generation", "%s:%" PRIu64, answer->store, answer->generation);
+	table_print(&table);
+}
+
+/* Why there is no daemon behind the answer. */
+static void say_away(const struct ctl *ctl, const struct flytune_answer *answer)
+{
+	struct flytune_error error;
+
+	if (flytune_ping(ctl->client, &error) != FLYTUNE_OK)
+		fprintf(stderr, "flytunectl: the daemon is away: %s\n", error.message);
+	else
+		fprintf(stderr, "flytunectl: the daemon did not answer: %s\n", answer->reason);
+	fputs("flytunectl: the answer is what a program would use meanwhile\n", stderr);
+}
+
+static enum ctl_exit lookup_one(struct ctl *ctl, const flytune_problem *problem, const char *device)
+{
+	struct flytune_lookup_options options;
+	struct flytune_answer answer;
+	struct flytune_error error;
+	int failed = 0;
+
+	flytune_lookup_options_init(&options);
+	options.device = device;
+	flytune_answer_init(&answer);
+	if (flytune_lookup(ctl->client, problem, &options, &answer, &error) != FLYTUNE_OK)
+		return ctl_fail(ctl, &error);
+	if ((answer.flags & FLYTUNE_ANSWER_AWAY) != 0)
+		say_away(ctl, &answer);
+	if ((answer.flags & FLYTUNE_ANSWER_UNSWEPT) != 0)
+		fputs("flytunectl: the sweep has not ended; this is what is known so far\n", stderr);
+	if (ctl->json)
+		failed = json_print(json_answer(problem, &answer));
+	else
+		print_answer(problem, &answer);
+	if (failed != 0)
+		return CTL_FAILED;
+	return (answer.flags & FLYTUNE_ANSWER_AWAY) != 0 ? CTL_AWAY : CTL_DONE;
+}
+
+static enum ctl_exit run(struct ctl *ctl, int count, char **words)
+{
+	const char *device = NULL;
+	struct own_options own = {.device = &device};
+	struct problems problems;
+	enum ctl_exit status = problems_read(ctl, &command_lookup, count, words, &own, false, &problems);
+
+	if (status != CTL_DONE)
+		return status;
+	status = lookup_one(ctl, problems.problem[0], device);
+	problems_free(&problems);
+	return status;
+}
+
+static void explain(void)
+{
+	puts("Never waits for a search. While the daemon is away it shows the default, and exits 3.\n\n"
+	     "  --device ID        which device, as `devices` lists them; else the first");
+}
+
+const struct command command_lookup = {
+        .name = "lookup",
+        .words = "KERNEL --FIELD VALUE... [--device ID]",
+        .help = "Show the best configuration known for a problem",
+        .run = run,
+        .explain = explain,
+        .takes_kernel = true,
+};

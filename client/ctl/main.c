@@ -1,0 +1,176 @@
+/* flytunectl: asks and steers flytuned from the command line. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/ctl/arguments.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/json.h"
+
+static const struct command *const commands[] = {
+        &command_status,
+        &command_devices,
+        &command_lookup,
+        &command_tune,
+        &command_trials,
+        &command_jobs,
+        &command_cancel,
+        &command_watch,
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_general_options(void)
+{
+	puts("Options for every command:\n"
+	     "  --socket PATH       the daemon's socket; else $FLYTUNE_SOCKET, else "
+	     "/run/flytuned/flytuned.sock\n"
+	     "  --json              print one JSON object instead of text\n"
+	     "  --generation TOKEN  answer as of that moment: UUID:COUNTER; else $FLYTUNE_GENERATION\n"
+	     "  --help              this, or what COMMAND takes\n"
+	     "  --version           the version");
+}
+
+static void print_help(void)
+{
+	puts("Usage: flytunectl [OPTION]... COMMAND [WORD]...\n"
+	     "Asks flytuned for the best kernel configurations of this host, and has it find them.\n");
+	puts("Commands:");
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		printf("  %-9s %s\n", commands[i]->name, commands[i]->help);
+	puts("");
+	print_general_options();
+	puts("\nExit status: 0 done, 1 failed, 2 usage or a refused value, 3 the daemon cannot be reached,\n"
+	     "4 the job failed or was cancelled.");
+}
+
+static void print_command_help(const struct command *command, const char *kernel)
+{
+	printf("Usage: flytunectl [OPTION]... %s%s%s\n%s.\n\n", command->name,
+	        *command->words == '\0' ? "" : " ", command->words, command->help);
+	if (command->explain != NULL) {
+		command->explain();
+		puts("");
+	}
+	if (command->takes_kernel)
+		arguments_explain_kernel(kernel);
+	print_general_options();
+}
+
+enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)
+{
+	va_list arguments;
+
+	fputs("flytunectl: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	if (command == NULL)
+		fputs("\nTry 'flytunectl --help'.\n", stderr);
+	else
+		fprintf(stderr, "\nTry 'flytunectl %s --help'.\n", command->name);
+	return CTL_USAGE;
+}
+
+static enum ctl_exit exit_of(enum flytune_code code)
+{
+	switch (code) {
+	case FLYTUNE_E_AWAY:
+	case FLYTUNE_E_TIMEOUT:
+		return CTL_AWAY;
+	case FLYTUNE_E_BAD_VALUE:
+	case FLYTUNE_E_BAD_REQUEST:
+	case FLYTUNE_E_UNKNOWN_KERNEL:
+	case FLYTUNE_E_UNKNOWN_FIELD:
+	case FLYTUNE_E_UNKNOWN_KNOB:
+	case FLYTUNE_E_UNKNOWN_DEVICE:
+		return CTL_USAGE;
+	default:
+		return CTL_FAILED;
+	}
+}
+
+enum ctl_exit ctl_fail(const struct ctl *ctl, const struct flytune_error *error)
+{
+	enum ctl_exit status = exit_of(error->code);
+
+	fprintf(stderr, "flytunectl: %s\n", error->message);
+	if (ctl->json)
+		json_print_error(error);
+	return status;
+}
+
+enum ctl_exit ctl_finish(enum ctl_exit status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	perror("flytunectl: standard output");
+	return status == CTL_DONE ? CTL_FAILED : status;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < COMMAND_COUNT; i++) {
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	}
+	return NULL;
+}
+
+static enum ctl_exit run(struct ctl *ctl, const struct command *command, int count, char **words)
+{
+	struct flytune_options options;
+	struct flytune_error error;
+	enum ctl_exit status;
+
+	flytune_options_init(&options);
+	options.socket = ctl->socket;
+	options.generation = ctl->generation;
+	options.name = "flytunectl/" FLYTUNE_VERSION;
+	ctl->client = flytune_open(&options, &error);
+	if (ctl->client == NULL)
+		return ctl_fail(ctl, &error);
+	status = command->run(ctl, count, words);
+	flytune_close(ctl->client);
+	return status;
+}
+
+int main(int count, char **words)
+{
+	struct ctl ctl = {0};
+	struct general general = {0};
+	const struct command *command;
+	char problem[128];
+
+	/* A reader that went away shows as a failed write. */
+	signal(SIGPIPE, SIG_IGN);
+	/* The general options may stand anywhere; what is left are the command and its own words. */
+	count--;
+	words++;
+	if (!general_take(&general, &count, words, problem, sizeof problem))
+		return ctl_usage(NULL, "%s", problem);
+	ctl.json = general.json;
+	ctl.socket = general.socket;
+	ctl.generation = general.generation;
+	if (general.version) {
+		puts("flytunectl " FLYTUNE_VERSION);
+		return ctl_finish(CTL_DONE);
+	}
+	if (count == 0) {
+		if (!general.help)
+			return ctl_usage(NULL, "no command is given");
+		print_help();
+		return ctl_finish(CTL_DONE);
+	}
+	if (words[0][0] == '-')
+		return ctl_usage(NULL, "there is no option %s, or it must follow a command", words[0]);
+	command = find_command(words[0]);
+	if (command == NULL)
+		return ctl_usage(NULL, "there is no command %s", words[0]);
+	if (general.help) {
+		print_command_help(command, count > 1 ? words[1] : NULL);
+		return ctl_finish(CTL_DONE);
+	}
+	return ctl_finish(run(&ctl, command, count - 1, words + 1));
+}

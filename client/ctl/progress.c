@@ -1,0 +1,140 @@
+#include "client/ctl/progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/ctl/format.h"
+
+enum { BAR_WIDTH = 30 };
+
+void progress_begin(struct progress *progress, bool silent)
+{
+	*progress = (struct progress){.silent = silent, .terminal = isatty(STDOUT_FILENO)};
+}
+
+static void clear_bar(struct progress *progress)
+{
+	if (progress->drawn)
+		fputs("\r\033[K", stdout);
+	progress->drawn = false;
+}
+
+static void draw_bar(struct progress *progress)
+{
+	uint64_t filled = progress->trials == 0 ? 0 : progress->settled * BAR_WIDTH / progress->trials;
+
+	if (!progress->terminal)
+		return;
+	clear_bar(progress);
+	putchar('[');
+	for (uint64_t i = 0; i < BAR_WIDTH; i++)
+		putchar(i < filled ? '#' : '.');
+	printf("] %" PRIu64 " of %" PRIu64 " settled", progress->settled, progress->trials);
+	if (progress->stage[0] != '\0')
+		printf(", %s", progress->stage);
+	if (progress->round > 0)
+		printf(", round %" PRIu64, progress->round);
+	fflush(stdout);
+	progress->drawn = true;
+}
+
+static bool was_told(const struct progress *progress, const char *config)
+{
+	for (size_t i = 0; i < progress->count; i++) {
+		if (strcmp(progress->told[i], config) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Out of memory a line may come twice, no more than that. */
+static void remember(struct progress *progress, const char *config)
+{
+	if (progress->count == progress->capacity) {
+		size_t capacity = progress->capacity == 0 ? 32 : progress->capacity * 2;
+		char **told = realloc(progress->told, capacity * sizeof *told);
+
+		if (told == NULL)
+			return;
+		progress->told = told;
+		progress->capacity = capacity;
+	}
+	progress->told[progress->count] = strdup(config);
+	if (progress->told[progress->count] != NULL)
+		progress->count++;
+}
+
+static void tell(struct progress *progress, const char *config, const char *status, uint64_t time_ps,
+        uint64_t ci_ps, const char *reason)
+{
+	char time[FORMAT_SIZE];
+	bool fine = strcmp(status, "ok") == 0 || *status == '\0';
+
+	if (was_told(progress, config))
+		return;
+	remember(progress, config);
+	clear_bar(progress);
+	printf("[%zu/%" PRIu64 "] %s  %s", progress->count,
+	        progress->trials > progress->count ? progress->trials : progress->count, config,
+	        format_spread(time_ps, ci_ps, time));
+	if (!fine)
+		printf("%s%s", time_ps == 0 ? "" : "  ", status);
+	if (*reason != '\0')
+		printf("%s%s", fine ? "  " : ": ", reason);
+	puts("");
+}
+
+void progress_event(struct progress *progress, const struct flytune_event *event)
+{
+	char config[FORMAT_LONG_SIZE];
+
+	if (progress->silent)
+		return;
+	if (event->trials != 0) {
+		progress->trials = event->trials;
+		progress->settled = event->settled;
+	}
+	if (event->round != 0)
+		progress->round = event->round;
+	if (event->stage[0] != '\0')
+		memcpy(progress->stage, event->stage, sizeof progress->stage);
+	if (strcmp(event->event, "trial") == 0) {
+		format_config(event->knob, event->knob_count, config);
+		tell(progress, config, event->status, event->time_ps, event->ci_ps, event->reason);
+	} else if (strcmp(event->event, "restarted") == 0) {
+		clear_bar(progress);
+		printf("the runner was started again%s%s\n", event->reason[0] == '\0' ? "" : ": ",
+		        event->reason);
+	}
+	draw_bar(progress);
+	fflush(stdout);
+}
+
+void progress_complete(struct progress *progress, const flytune_trial_list *list)
+{
+	struct flytune_trial trial;
+	char config[FORMAT_LONG_SIZE];
+
+	if (progress->silent)
+		return;
+	flytune_trial_init(&trial);
+	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++) {
+		if (strcmp(trial.status, "pruned") == 0 || strcmp(trial.status, "waiting") == 0)
+			continue;
+		format_config(trial.knob, trial.knob_count, config);
+		tell(progress, config, trial.status, trial.time_ps, trial.ci_ps, trial.reason);
+	}
+}
+
+void progress_end(struct progress *progress)
+{
+	clear_bar(progress);
+	fflush(stdout);
+	for (size_t i = 0; i < progress->count; i++)
+		free(progress->told[i]);
+	free(progress->told);
+	*progress = (struct progress){0};
+}

@@ -1,0 +1,123 @@
+/* flytunectl trials */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/ctl/arguments.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/format.h"
+#include "client/ctl/json.h"
+#include "client/ctl/table.h"
+
+static int print_json(const flytune_problem *problem, const flytune_trial_list *list)
+{
+	struct flytune_trials_info info;
+	struct flytune_trial trial;
+	json_t *array = json_array();
+
+	flytune_trials_info_init(&info);
+	flytune_trial_list_info(list, &info);
+	flytune_trial_init(&trial);
+	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++)
+		json_array_append_new(array, json_trial(&trial));
+	return json_print(json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:b, s:o, s:o}", "kernel",
+	        flytune_problem_kernel(problem), "problem", json_problem(problem), "device",
+	        json_text(info.device), "identity", json_text(info.identity), "rounds",
+	        (json_int_t)info.rounds, "seed", (json_int_t)info.seed, "conclusive", info.conclusive,
+	        "method", json_text(info.method), "trials", array));
+}
+
+/* Why a trial is where it is, in a few words. */
+static void describe(const struct flytune_trial *trial, char *text, size_t size)
+{
+	char same[FORMAT_LONG_SIZE];
+
+	snprintf(text, size, "%s%s%s%s%s", trial->is_winner ? "winner" : "",
+	        trial->is_winner && trial->is_default ? ", " : "", trial->is_default ? "default" : "",
+	        (trial->is_winner || trial->is_default) && trial->reason[0] != '\0' ? ": " : "",
+	        trial->reason);
+	if (trial->same_as_count > 0) {
+		size_t length = strlen(text);
+
+		snprintf(text + length, size - length, "%s%s", length > 0 ? "; " : "",
+		        format_config(trial->same_as, trial->same_as_count, same));
+	}
+}
+
+static void print_table(const flytune_problem *problem, const flytune_trial_list *list)
+{
+	static const char *const head[] = {
+	        "CONFIG", "STATUS", ">TIME", ">ROUNDS", ">REGISTERS", ">SPILLS", "CODE", "NOTE"};
+	struct flytune_trials_info info;
+	struct flytune_trial trial;
+	struct table table;
+	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], note[TABLE_CELL_SIZE];
+
+	flytune_trials_info_init(&info);
+	flytune_trial_list_info(list, &info);
+	printf("%s %s on %s: %zu trials, %" PRIu64 " rounds%s\n", flytune_problem_kernel(problem),
+	        format_problem(problem, text), info.device, flytune_trial_list_count(list), info.rounds,
+	        info.rounds > 0 && !info.conclusive ? ", not settled" : "");
+	if (info.method[0] != '\0')
+		printf("%s\n", info.method);
+	table_init(&table, head, sizeof head / sizeof *head);
+	flytune_trial_init(&trial);
+	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++) {
+		describe(&trial, note, sizeof note);
+		table_add(&table, "%s", format_config(trial.knob, trial.knob_count, text));
+		table_add(&table, "%s", trial.status);
+		table_add(&table, "%s", format_spread(trial.time_ps, trial.ci_ps, time));
+		table_add(&table, "%s%" PRIu64, "", trial.rounds);
+		if (trial.registers != 0 || trial.spills != 0) {
+			table_add(&table, "%" PRIu64, trial.registers);
+			table_add(&table, "%" PRIu64, trial.spills);
+		} else {
+			table_add(&table, "%s", "");
+			table_add(&table, "%s", "");
+		}
+		table_add(&table, "%.12s", trial.code);
+		table_add(&table, "%s", note);
+	}
+	table_print(&table);
+}
+
+static enum ctl_exit run(struct ctl *ctl, int count, char **words)
+{
+	const char *device = NULL;
+	struct own_options own = {.device = &device};
+	struct problems problems;
+	flytune_trial_list *list;
+	struct flytune_error error;
+	int failed = 0;
+	enum ctl_exit status = problems_read(ctl, &command_trials, count, words, &own, false, &problems);
+
+	if (status != CTL_DONE)
+		return status;
+	if (flytune_trials(ctl->client, problems.problem[0], device, &list, &error) != FLYTUNE_OK) {
+		problems_free(&problems);
+		return ctl_fail(ctl, &error);
+	}
+	if (ctl->json)
+		failed = print_json(problems.problem[0], list);
+	else if (flytune_trial_list_count(list) == 0)
+		puts("no trial: the problem has not been tuned");
+	else
+		print_table(problems.problem[0], list);
+	flytune_trial_list_free(list);
+	problems_free(&problems);
+	return failed != 0 ? CTL_FAILED : CTL_DONE;
+}
+
+static void explain(void)
+{
+	puts("  --device ID        which device, as `devices` lists them; else the first");
+}
+
+const struct command command_trials = {
+        .name = "trials",
+        .words = "KERNEL --FIELD VALUE... [--device ID]",
+        .help = "List what is known of every configuration of a problem",
+        .run = run,
+        .explain = explain,
+        .takes_kernel = true,
+};
