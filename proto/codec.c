@@ -340,7 +340,7 @@ static void read_method(const char *text, size_t length, char method[FT_NAME_SIZ
 {
 	size_t kept = length < FT_NAME_SIZE ? length : FT_NAME_SIZE - 1;
 	for (size_t i = 0; i < kept; i++)
-		method[i] = text[i] > 0x20 && text[i] < 0x7f ? text[i] : '?';
+		method[i] = (char)(text[i] > 0x20 && text[i] < 0x7f ? text[i] : '?');
 	method[kept] = '\0';
 }
 

@@ -10,7 +10,8 @@ static void copy_shown(char *to, size_t size, const char *from)
 	size_t length = 0;
 	for (; from[length] != '\0' && length + 1 < size; length++) {
 		unsigned char byte = (unsigned char)from[length];
-		to[length] = byte < 0x20 || byte == 0x7f ? '?' : (char)byte;
+		bool shown = byte >= 0x20 && byte != 0x7f;
+		to[length] = (char)(shown ? byte : '?');
 	}
 	to[length] = '\0';
 }

@@ -39,7 +39,7 @@ static inline __attribute__((always_inline)) bool read_head(const uint8_t *at, s
 	}
 	if (first < 0x90) {
 		head->kind = FT_KIND_MAP;
-		head->children = 2 * (first & 0x0fu);
+		head->children = UINT64_C(2) * (first & 0x0fu);
 		return true;
 	}
 	if (first < 0xa0) {
@@ -469,7 +469,7 @@ int ft_read_problem(struct ft_cursor *cursor, struct ft_problem *problem, struct
 			bool cut = length >= sizeof(copy) || memchr(text, '\0', length) != NULL;
 			size_t kept = length < sizeof(copy) ? length : sizeof(copy) - 1;
 			for (size_t j = 0; j < kept; j++)
-				copy[j] = text[j] == '\0' ? '?' : text[j];
+				copy[j] = (char)(text[j] == '\0' ? '?' : text[j]);
 			copy[kept] = '\0';
 			if (cut)
 				return ft_fail_field(error, FT_E_BAD_VALUE, name, copy,

@@ -87,7 +87,7 @@ static void pack_random(msgpack_packer *packer, uint64_t *random, int depth)
 }
 
 /* Reads one value by the cursor and compares it with what msgpack-c saw. */
-static void compare(struct ft_cursor *cursor, const msgpack_object *object) // NOLINT(misc-no-recursion)
+static void compare(struct ft_cursor *cursor, const msgpack_object *object)
 {
 	bool flag = false;
 	int64_t number = 0;

@@ -116,7 +116,7 @@ static void the_largest_config_fits_its_text(void **state)
 	struct ft_config parsed;
 	assert_int_equal(ft_config_parse(text, &parsed, NULL), 0);
 	assert_true(ft_config_equal(&config, &parsed));
-	assert_int_equal(memcmp(&config, &parsed, sizeof(config)), 0);
+	assert_memory_equal(&config, &parsed, sizeof(config));
 }
 
 static void configs_are_read_as_they_are_written(void **state)
