@@ -1,0 +1,249 @@
+#include "daemon/directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define LOCK_NAME "lock"
+#define INITIALISED_NAME "initialised"
+#define OPEN_NAME "open"
+
+#ifndef CIFS_SUPER_MAGIC
+#define CIFS_SUPER_MAGIC 0xFF534D42
+#endif
+#ifndef SMB2_SUPER_MAGIC
+#define SMB2_SUPER_MAGIC 0xFE534D42
+#endif
+#ifndef FUSE_SUPER_MAGIC
+#define FUSE_SUPER_MAGIC 0x65735546
+#endif
+#ifndef CEPH_SUPER_MAGIC
+#define CEPH_SUPER_MAGIC 0x00c36400
+#endif
+#define LUSTRE_MAGIC 0x0BD00BD0
+
+static const struct {
+	uint32_t magic;
+	const char *name;
+} refused[] = {
+        {NFS_SUPER_MAGIC, "NFS"},
+        {SMB_SUPER_MAGIC, "SMB"},
+        {CIFS_SUPER_MAGIC, "CIFS"},
+        {SMB2_SUPER_MAGIC, "SMB"},
+        {V9FS_MAGIC, "9p"},
+        {FUSE_SUPER_MAGIC, "FUSE"},
+        {CEPH_SUPER_MAGIC, "Ceph"},
+        {LUSTRE_MAGIC, "Lustre"},
+        {AFS_SUPER_MAGIC, "AFS"},
+        {CODA_SUPER_MAGIC, "Coda"},
+};
+
+static int check_file_system(struct directory *directory, struct ft_error *error)
+{
+	struct statfs info;
+
+	if (fstatfs(directory->fd, &info) != 0)
+		return ft_fail_errno(
+		        error, errno, "the file system of the state directory %s cannot be examined", directory->path);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		if ((uint32_t)info.f_type == refused[i].magic)
+			return ft_fail(error, FT_E_STORE,
+			        "the state directory %s is on %s, where a memory-mapped store is not safe; "
+			        "choose a local file system",
+			        directory->path, refused[i].name);
+	}
+	directory->overlay = (uint32_t)info.f_type == OVERLAYFS_SUPER_MAGIC;
+	return 0;
+}
+
+static int refuse_access(const struct directory *directory, int number, struct ft_error *error)
+{
+	return ft_fail_errno(error, number, "the state directory %s cannot be written by user %u", directory->path,
+	        (unsigned)geteuid());
+}
+
+/* Reads a small file whole, as text; "" if it is not there. */
+static void read_small(int directory, const char *name, char *text, size_t size)
+{
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t length = 0;
+
+	text[0] = '\0';
+	if (fd < 0)
+		return;
+	length = read(fd, text, size - 1);
+	text[length > 0 ? length : 0] = '\0';
+	close(fd);
+}
+
+/* The number after `word`, or `otherwise`. */
+static uint32_t read_number(const char *text, const char *word, uint32_t otherwise)
+{
+	const char *at = strstr(text, word);
+	char *end;
+	unsigned long value;
+
+	if (at == NULL)
+		return otherwise;
+	at += strlen(word);
+	value = strtoul(at, &end, 10);
+	return end != at && value <= UINT32_MAX ? (uint32_t)value : otherwise;
+}
+
+static int take_lock(struct directory *directory, int flags, struct ft_error *error)
+{
+	char text[32];
+
+	directory->lock = openat(directory->fd, LOCK_NAME, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (directory->lock < 0)
+		return refuse_access(directory, errno, error);
+	if (flock(directory->lock, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno != EWOULDBLOCK)
+		return ft_fail_errno(error, errno, "the state directory %s cannot be locked", directory->path);
+	read_small(directory->fd, LOCK_NAME, text, sizeof(text));
+	if (read_number(text, "", 0) == 0)
+		return ft_fail(error, FT_E_STORE, "the state directory %s is in use by another process",
+		        directory->path);
+	return ft_fail(error, FT_E_STORE, "the state directory %s is in use by process %u", directory->path,
+	        (unsigned)read_number(text, "", 0));
+}
+
+static void read_markers(struct directory *directory)
+{
+	char text[128];
+
+	read_small(directory->fd, INITIALISED_NAME, text, sizeof(text));
+	directory->initialised = faccessat(directory->fd, INITIALISED_NAME, F_OK, 0) == 0;
+	/* A marker that a power cut left empty is from a store of ours; the store itself knows its format. */
+	directory->format = read_number(text, "format ", 0);
+	if (faccessat(directory->fd, OPEN_NAME, F_OK, 0) == 0) {
+		read_small(directory->fd, OPEN_NAME, text, sizeof(text));
+		directory->signal = (int)read_number(text, "signal ", 0);
+		directory->unclean = read_number(text, "unclean ", 0) + 1;
+	}
+}
+
+static int start(struct directory *directory, const char *path, struct ft_error *error)
+{
+	memset(directory, 0, sizeof(*directory));
+	directory->fd = directory->lock = directory->open = -1;
+	if ((size_t)snprintf(directory->path, sizeof(directory->path), "%s", path) >=
+	        sizeof(directory->path) - NAME_MAX - 2)
+		return ft_fail(error, FT_E_STORE, "the path of the state directory is too long");
+	return 0;
+}
+
+int directory_open(struct directory *directory, const char *path, struct ft_error *error)
+{
+	char number[32];
+	int length;
+
+	if (start(directory, path, error) != 0)
+		return -1;
+	if (mkdir(path, 0700) != 0 && errno != EEXIST)
+		return ft_fail_errno(error, errno, "the state directory %s cannot be made", path);
+	directory->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory->fd < 0) {
+		ft_fail_errno(error, errno, "the state directory %s cannot be opened", path);
+		goto failed;
+	}
+	if (check_file_system(directory, error) != 0 || take_lock(directory, O_RDWR | O_CREAT, error) != 0)
+		goto failed;
+	/* Tried here, so that the error is about the directory and not about some file in it. */
+	if (faccessat(directory->fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+		refuse_access(directory, errno, error);
+		goto failed;
+	}
+	length = snprintf(number, sizeof(number), "%ld\n", (long)getpid());
+	if (ftruncate(directory->lock, 0) != 0 || pwrite(directory->lock, number, (size_t)length, 0) < 0) {
+		/* Only names the holder; a full disk must not keep the daemon from answering. */
+	}
+	read_markers(directory);
+	return 0;
+failed:
+	directory_close(directory, false);
+	return -1;
+}
+
+int directory_look(struct directory *directory, const char *path, struct ft_error *error)
+{
+	if (start(directory, path, error) != 0)
+		return -1;
+	directory->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory->fd < 0)
+		return ft_fail_errno(error, errno, "the state directory %s cannot be opened", path);
+	if (faccessat(directory->fd, LOCK_NAME, F_OK, 0) == 0 && take_lock(directory, O_RDONLY, error) != 0) {
+		directory_close(directory, false);
+		return -1;
+	}
+	read_markers(directory);
+	return 0;
+}
+
+int directory_initialise(struct directory *directory, uint32_t format, struct ft_error *error)
+{
+	char text[64];
+	int length = snprintf(text, sizeof(text), "flytune store, format %u\n", (unsigned)format);
+	int fd = openat(directory->fd, INITIALISED_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+	        0600);
+
+	if (fd < 0)
+		return refuse_access(directory, errno, error);
+	if (write(fd, text, (size_t)length) != length || fsync(fd) != 0 || fsync(directory->fd) != 0) {
+		ft_fail_errno(error, errno, "the state directory %s cannot be written", directory->path);
+		close(fd);
+		return -1;
+	}
+	close(fd);
+	directory->initialised = true;
+	directory->format = format;
+	return 0;
+}
+
+int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft_error *error)
+{
+	char text[64];
+	int length = snprintf(text, sizeof(text), "signal 00\nunclean %u\n", (unsigned)unclean);
+
+	directory->open = openat(
+	        directory->fd, OPEN_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (directory->open < 0)
+		return refuse_access(directory, errno, error);
+	/* Not synced: it matters after a death of the process, not of the machine. A write that fails for want
+	 * of room leaves an empty marker, which says the same. */
+	if (pwrite(directory->open, text, (size_t)length, 0) < 0)
+		return 0;
+	return 0;
+}
+
+void directory_mark_signal(const struct directory *directory, int signal)
+{
+	char text[] = "signal 00\n";
+
+	text[7] = (char)('0' + signal / 10 % 10);
+	text[8] = (char)('0' + signal % 10);
+	if (directory->open >= 0 && pwrite(directory->open, text, sizeof(text) - 1, 0) < 0)
+		return; /* nothing else can be done from a signal handler */
+}
+
+void directory_close(struct directory *directory, bool clean)
+{
+	if (directory->open >= 0) {
+		if (clean)
+			unlinkat(directory->fd, OPEN_NAME, 0);
+		close(directory->open);
+	}
+	if (directory->lock >= 0)
+		close(directory->lock);
+	if (directory->fd >= 0)
+		close(directory->fd);
+	directory->fd = directory->lock = directory->open = -1;
+}

@@ -1,0 +1,44 @@
+/* The state directory: who holds it, and what was left there by the last run.
+ *
+ * Files. `lock`: held with flock for the daemon's life, whose number stands in it; flock, since a lock of that
+ * kind holds between containers and does not fall when another descriptor of the file is closed.
+ * `initialised`: there was a store here, of this format; so an empty or missing data file is damage and no new
+ * start. `open`: there while a daemon runs; left behind, it says that the last one did not end in peace. */
+#ifndef FLYTUNE_DAEMON_DIRECTORY_H
+#define FLYTUNE_DAEMON_DIRECTORY_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+
+#define DIRECTORY_DATA "data.mdb"
+#define DIRECTORY_LMDB_LOCK "lock.mdb"
+
+struct directory {
+	char path[PATH_MAX];
+	int fd;
+	int lock;
+	int open; /* the marker, held so that a signal handler can write to it */
+
+	bool initialised;
+	uint32_t format;  /* of the store, if it is initialised */
+	uint32_t unclean; /* runs before this one that did not end in peace, in a row */
+	int signal;       /* that killed the last one, if it could still say so */
+	bool overlay;     /* the file system forgets with its container */
+};
+
+/* Makes the directory if it is missing, and takes the lock. Refuses network file systems. */
+int directory_open(struct directory *directory, const char *path, struct ft_error *error);
+/* As directory_open, but makes and changes nothing. */
+int directory_look(struct directory *directory, const char *path, struct ft_error *error);
+/* Durably says that a store is here now. */
+int directory_initialise(struct directory *directory, uint32_t format, struct ft_error *error);
+/* Says that a daemon runs; `unclean` runs came before it. */
+int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft_error *error);
+/* Async-signal-safe. */
+void directory_mark_signal(const struct directory *directory, int signal);
+void directory_close(struct directory *directory, bool clean);
+
+#endif

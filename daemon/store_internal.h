@@ -1,0 +1,195 @@
+/* What the files of the store share: the parts of struct store, and which thread may touch which.
+ *
+ *   store.c    opens and closes, names, facts, what the loop thread does when the writer reports
+ *   reads.c    lookups, on the loop thread
+ *   batch.c    batches, on the loop thread, until they are submitted
+ *   writer.c   the writer thread: commits, failures, opening anew
+ *   collect.c  old history and stale trials, on the writer thread
+ *   salvage.c  checks and rescues a store, before the environment is open
+ *
+ * Two threads. Members below are grouped by who may touch them; what both touch stands under `lock`. The
+ * environment is opened by the loop thread in store_open and closed by it at the end; in between only the writer
+ * replaces it, and only after the loop thread has dropped its read transaction and set `parked`. */
+#ifndef FLYTUNE_DAEMON_STORE_INTERNAL_H
+#define FLYTUNE_DAEMON_STORE_INTERNAL_H
+
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "daemon/directory.h"
+#include "daemon/record.h"
+
+enum { STORE_NAME_KINDS = 3, STORE_DAMAGED_SEEN = 256, STORE_JOB_IDS = 64 };
+
+enum op_kind {
+	OP_PUT,  /* a sealed value */
+	OP_GROW, /* the same, refused when the store is nearly full */
+	OP_JOB,  /* the same, refused then if it is new */
+	OP_DELETE,
+	OP_SLOT, /* of an answer */
+	OP_FORGET,
+	OP_IDENTITY, /* of a device */
+	OP_RESERVE,  /* job ids below `number` */
+};
+
+enum slot { SLOT_PIN, SLOT_WINNER, SLOT_IMPORT };
+
+struct op {
+	struct op *next;
+	enum op_kind kind;
+	enum slot slot;
+	uint32_t device, identity;
+	uint64_t number; /* of a job, or the bound of ids */
+	size_t key_length, value_length, problem_length;
+	uint8_t bytes[]; /* key, value, problem */
+};
+
+struct store_batch {
+	struct store *store;
+	struct store_batch *next;
+	struct op *first, **end;
+	size_t count;
+	bool answers, grows; /* has ops that change answers; that need room */
+	store_done done;
+	void *data;
+
+	/* set by the writer */
+	uint64_t generation; /* taken for its changes, 0 if there were none */
+	bool failed;
+	struct ft_error error;
+};
+
+struct store_line {
+	struct store_line *next;
+	int level;
+	char text[];
+};
+
+struct store_name_record {
+	struct store_name_record *next;
+	struct record_key key;
+	size_t length;
+	uint8_t value[];
+};
+
+struct store_names {
+	uint32_t count;    /* highest id */
+	uint32_t capacity; /* of text, which has id 1 at index 0 */
+	char **text;       /* NULL where the record was damaged */
+};
+
+struct store_identity {
+	uint32_t device, identity;
+	uint64_t generation; /* since when */
+};
+
+struct store {
+	/* constant after opening */
+	uv_loop_t *loop;
+	struct directory directory;
+	struct store_limits limits;
+	uint64_t map_bytes;
+	void (*log)(void *data, int level, const char *message);
+	void *log_data;
+	MDB_dbi dbi; /* the same number in every environment */
+	pthread_t thread;
+
+	/* the loop thread's */
+	uv_async_t async;
+	MDB_txn *reader;
+	unsigned begun;
+	size_t reader_at; /* the transaction that `seen` is from */
+	struct record_meta seen;
+	uint64_t bytes; /* used */
+	struct store_names names[STORE_NAME_KINDS];
+	struct store_identity *identity; /* by device, the newest first */
+	size_t identity_count;
+	uint64_t identity_version; /* seen.identities when they were read */
+	uint64_t next_job, job_bound;
+	bool reserving;
+	uint64_t damaged_seen[STORE_DAMAGED_SEEN]; /* hashes of keys that were logged */
+	uint64_t damaged;
+	bool thread_runs;
+	void (*closed)(void *data);
+	void *closed_data;
+
+	/* the writer's, and the loop thread's while `parked` is unset */
+	MDB_env *env;
+
+	/* the writer's */
+	struct store_name_record *unwritten; /* names that no commit has kept yet */
+	uint32_t since_collection;
+	struct record_key collect_at, stale_at; /* where the next step goes on */
+	uint32_t collect_rank;
+
+	pthread_mutex_t lock;
+	pthread_cond_t wake; /* of the writer */
+	struct store_batch *waiting, **waiting_end;
+	struct store_batch *finished, **finished_end;
+	struct store_name_record *new_names, **new_names_end;
+	struct store_line *lines, **lines_end;
+	bool stop, stopped;
+	bool park;       /* the writer wants to close the environment */
+	uint64_t final_job; /* ids from here on were never given out; set with stop */
+	uint64_t commits;
+	char degraded[FT_REASON_SIZE];
+
+	atomic_bool parked; /* set by the loop thread, cleared by the writer */
+};
+
+/* ---- LMDB's errors, in one place ---- */
+
+enum fault {
+	FAULT_NONE,
+	FAULT_BATCH,       /* this batch cannot be kept, others can */
+	FAULT_ROOM,        /* disk or map full, or read-only: later batches are tried anew */
+	FAULT_ENVIRONMENT, /* it must be closed and opened again */
+};
+/* Says what `code` (of LMDB, or an errno) means, and fills `error` in words that help. */
+enum fault store_fault(const struct directory *directory, int code, struct ft_error *error);
+
+/* ---- shared ---- */
+
+int store_environment_open(MDB_env **env, MDB_dbi *dbi, const char *path, uint64_t map_bytes, bool *cleared,
+        struct ft_error *error);
+/* Of the loop thread, or of the writer, which leaves it to the loop thread. */
+void store_log(struct store *store, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void store_log_later(struct store *store, int level, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+int store_read_meta(MDB_txn *txn, MDB_dbi dbi, struct record_meta *meta);
+int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta);
+uint64_t store_used_bytes(MDB_txn *txn, MDB_dbi dbi);
+/* The identity that a device has now; 0 if none was set. */
+int store_read_identity(MDB_txn *txn, MDB_dbi dbi, uint32_t device, uint32_t *identity);
+uint64_t store_wall_ns(void);
+int store_new_uuid(char *uuid, struct ft_error *error);
+
+/* reads.c: the snapshot that the loop thread reads moves on to the last commit. */
+int store_refresh(struct store *store, struct ft_error *error);
+void store_drop_reader(struct store *store);
+void store_note_damage(struct store *store, const void *key, size_t length);
+
+/* batch.c */
+void store_batch_free(struct store_batch *batch);
+int store_batch_reserve(struct store_batch *batch, uint64_t bound);
+
+/* writer.c */
+int store_start_writer(struct store *store, struct ft_error *error);
+
+/* collect.c: one step; a fault is left for the next commit to meet. */
+void store_collect(struct store *store);
+
+static inline MDB_val store_value(const void *data, size_t length)
+{
+	/* LMDB's type is not const, but neither mdb_get nor mdb_put writes through it. */
+	union {
+		const void *from;
+		void *to;
+	} pointer = {.from = data};
+
+	return (MDB_val){.mv_size = length, .mv_data = pointer.to};
+}
+
+#endif
