@@ -114,8 +114,9 @@ int store_batch_drop_job(struct store_batch *batch, uint64_t job)
 	struct record_key at;
 
 	record_key_job(&at, job);
-	return add_op(batch, OP_DELETE, &at, (struct ft_view){NULL, 0}, (struct ft_view){NULL, 0}) != NULL ? 0
-	                                                                                                   : -1;
+	return add_op(batch, OP_DELETE, &at, (struct ft_view){NULL, 0}, (struct ft_view){NULL, 0}) != NULL
+	        ? 0
+	        : -1;
 }
 
 /* Adds an op that replaces a slot by what `value` holds; the writer's memory is freed. */
@@ -204,8 +205,7 @@ int store_batch_note(struct store_batch *batch, const char *name, const void *va
 
 int store_batch_reserve(struct store_batch *batch, uint64_t bound)
 {
-	struct op *op =
-	        add_op(batch, OP_RESERVE, NULL, (struct ft_view){NULL, 0}, (struct ft_view){NULL, 0});
+	struct op *op = add_op(batch, OP_RESERVE, NULL, (struct ft_view){NULL, 0}, (struct ft_view){NULL, 0});
 
 	if (op == NULL)
 		return -1;

@@ -1,5 +1,5 @@
-/* Collection: rows of history that are old and many, and, when the store is filling up, trials of identities that
- * no device has now. A step at a time, after commits, so that none takes long.
+/* Collection: rows of history that are old and many, and, when the store is filling up, trials of identities
+ * that no device has now. A step at a time, after commits, so that none takes long.
  *
  * A row that goes raises the history floor to where its successor begins, in the same transaction: what can
  * still be asked for is never missing a row. */
@@ -62,7 +62,8 @@ static enum row_fate judge_row(struct step *step, const MDB_val *key, const MDB_
 }
 
 /* Stands the cursor on the first record behind `at`, or on the first of the kind. */
-static int seek_behind(MDB_cursor *cursor, struct record_key *at, enum record_kind kind, MDB_val *key, MDB_val *value)
+static int seek_behind(
+        MDB_cursor *cursor, struct record_key *at, enum record_kind kind, MDB_val *key, MDB_val *value)
 {
 	int rc;
 

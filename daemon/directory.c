@@ -50,8 +50,8 @@ static int check_file_system(struct directory *directory, struct ft_error *error
 	struct statfs info;
 
 	if (fstatfs(directory->fd, &info) != 0)
-		return ft_fail_errno(
-		        error, errno, "the file system of the state directory %s cannot be examined", directory->path);
+		return ft_fail_errno(error, errno,
+		        "the file system of the state directory %s cannot be examined", directory->path);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		if ((uint32_t)info.f_type == refused[i].magic)
 			return ft_fail(error, FT_E_STORE,
@@ -65,8 +65,8 @@ static int check_file_system(struct directory *directory, struct ft_error *error
 
 static int refuse_access(const struct directory *directory, int number, struct ft_error *error)
 {
-	return ft_fail_errno(error, number, "the state directory %s cannot be written by user %u", directory->path,
-	        (unsigned)geteuid());
+	return ft_fail_errno(error, number, "the state directory %s cannot be written by user %u",
+	        directory->path, (unsigned)geteuid());
 }
 
 /* Reads a small file whole, as text; "" if it is not there. */
@@ -107,7 +107,8 @@ static int take_lock(struct directory *directory, int flags, struct ft_error *er
 	if (flock(directory->lock, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	if (errno != EWOULDBLOCK)
-		return ft_fail_errno(error, errno, "the state directory %s cannot be locked", directory->path);
+		return ft_fail_errno(
+		        error, errno, "the state directory %s cannot be locked", directory->path);
 	read_small(directory->fd, LOCK_NAME, text, sizeof(text));
 	if (read_number(text, "", 0) == 0)
 		return ft_fail(error, FT_E_STORE, "the state directory %s is in use by another process",
@@ -192,8 +193,8 @@ int directory_initialise(struct directory *directory, uint32_t format, struct ft
 {
 	char text[64];
 	int length = snprintf(text, sizeof(text), "flytune store, format %u\n", (unsigned)format);
-	int fd = openat(directory->fd, INITIALISED_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-	        0600);
+	int fd = openat(
+	        directory->fd, INITIALISED_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
 		return refuse_access(directory, errno, error);
@@ -213,12 +214,12 @@ int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft
 	char text[64];
 	int length = snprintf(text, sizeof(text), "signal 00\nunclean %u\n", (unsigned)unclean);
 
-	directory->open = openat(
-	        directory->fd, OPEN_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	directory->open =
+	        openat(directory->fd, OPEN_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (directory->open < 0)
 		return refuse_access(directory, errno, error);
-	/* Not synced: it matters after a death of the process, not of the machine. A write that fails for want
-	 * of room leaves an empty marker, which says the same. */
+	/* Not synced: it matters after a death of the process, not of the machine. A write that fails for
+	 * want of room leaves an empty marker, which says the same. */
 	if (pwrite(directory->open, text, (size_t)length, 0) < 0)
 		return 0;
 	return 0;

@@ -172,8 +172,8 @@ int pages_open_older(struct pages *pages, int fd, enum pages_state *state, struc
 	/* Where the second one stands depends on the page size, which a damaged first one does not tell. */
 	for (uint64_t at = 0; at <= PAGE_MAX; at = at == 0 ? PAGE_MIN : 2 * at) {
 		if (read_at(fd, at, page, sizeof(page)) != sizeof(page) ||
-		        load_meta(page, &meta, &version) != PAGES_OPEN ||
-		        (at != 0 && meta.page_size != at) || (found && meta.transaction >= oldest))
+		        load_meta(page, &meta, &version) != PAGES_OPEN || (at != 0 && meta.page_size != at) ||
+		        (found && meta.transaction >= oldest))
 			continue;
 		found = true;
 		oldest = meta.transaction;
@@ -280,8 +280,8 @@ static int compare(const uint8_t *a, size_t a_length, const uint8_t *b, size_t b
 
 /* ---- one value ---- */
 
-static int find_in_leaf(const struct pages *pages, const uint8_t *page, const void *key, size_t key_length,
-        struct node *node)
+static int find_in_leaf(
+        const struct pages *pages, const uint8_t *page, const void *key, size_t key_length, struct node *node)
 {
 	for (uint32_t i = 0; i < count_nodes(page); i++) {
 		if (!load_node(pages, page, i, node))
@@ -292,8 +292,8 @@ static int find_in_leaf(const struct pages *pages, const uint8_t *page, const vo
 	return 0;
 }
 
-static int find_child(const struct pages *pages, const uint8_t *page, const void *key, size_t key_length,
-        uint64_t *child)
+static int find_child(
+        const struct pages *pages, const uint8_t *page, const void *key, size_t key_length, uint64_t *child)
 {
 	struct node node;
 
@@ -455,8 +455,7 @@ static void walk_leaf(struct walk *walk, uint64_t number, const uint8_t *page)
 		check_order(walk, number, &node, false);
 		const uint8_t *value = fetch_value(walk, number, &node);
 		if (value != NULL && walk->visit != NULL)
-			walk->stop = !walk->visit(
-			        walk->data, node.key, node.key_length, value, node.length);
+			walk->stop = !walk->visit(walk->data, node.key, node.key_length, value, node.length);
 	}
 }
 

@@ -39,8 +39,8 @@ struct pages {
 
 /* Reads the header. -1 only if the file cannot be read at all. */
 int pages_open(struct pages *pages, int fd, enum pages_state *state, struct ft_error *error);
-/* As pages_open, for salvage: takes one of the two meta pages although the other may be damaged. The older one
- * describes the store as it was a transaction before. */
+/* As pages_open, for salvage: takes one of the two meta pages although the other may be damaged. The older
+ * one describes the store as it was a transaction before. */
 int pages_open_older(struct pages *pages, int fd, enum pages_state *state, struct ft_error *error);
 /* Whether the file is shorter than the header says. Most often damage, but not always: pages that were
  * allocated and given back in one transaction are counted and never written. pages_walk tells. */
@@ -58,8 +58,7 @@ struct pages_report {
 	char first[160]; /* what the first loss was, for people */
 };
 
-typedef bool (*pages_visit)(
-        void *data, const void *key, size_t key_length, const void *value, size_t length);
+typedef bool (*pages_visit)(void *data, const void *key, size_t key_length, const void *value, size_t length);
 /* Visits every record of the main tree that can be read, in order, until `visit` (may be NULL) returns false;
  * with `freed` also checks the list of free pages. -1 only when out of memory. */
 int pages_walk(const struct pages *pages, bool freed, pages_visit visit, void *data,

@@ -204,8 +204,8 @@ static int get_answer(struct store *store, const struct store_key *key, struct s
 	return 0;
 }
 
-int store_get_answer(struct store *store, const struct store_key *key, struct store_answer *answer,
-        struct ft_error *error)
+int store_get_answer(
+        struct store *store, const struct store_key *key, struct store_answer *answer, struct ft_error *error)
 {
 	bool damaged = false;
 
@@ -296,7 +296,8 @@ int store_get_answer_at(struct store *store, const struct store_key *key, uint64
 /* ---- nearest ----
  *
  * One walk for each direction, each giving ladder values farther and farther away; of the two next ones the
- * nearer is visited first. With a generation, values come from the history too: an answer may be gone since. */
+ * nearer is visited first. With a generation, values come from the history too: an answer may be gone since.
+ */
 
 struct walk {
 	struct store *store;
@@ -312,9 +313,10 @@ struct walk {
 	uint64_t answer_ladder, history_ladder;
 };
 
-/* Reads where the cursor stands; ends the stream when that is no longer the same problem or past the bound. */
-static void take_place(
-        const struct walk *walk, int rc, enum record_kind kind, const MDB_val *at, uint64_t *ladder, bool *ended)
+/* Reads where the cursor stands; ends the stream when that is no longer the same problem or past the bound.
+ */
+static void take_place(const struct walk *walk, int rc, enum record_kind kind, const MDB_val *at,
+        uint64_t *ladder, bool *ended)
 {
 	struct record_key stem;
 
@@ -342,8 +344,8 @@ static int seek(MDB_cursor *cursor, const struct record_key *from, bool up, MDB_
 	return rc == 0 ? mdb_cursor_get(cursor, at, &value, MDB_PREV) : rc;
 }
 
-/* Where a cursor must be sought to stand on `ladder` or the next value in the walk's direction. False if there
- * can be none. */
+/* Where a cursor must be sought to stand on `ladder` or the next value in the walk's direction. False if
+ * there can be none. */
 static bool place_of(const struct walk *walk, enum record_kind kind, uint64_t ladder, struct record_key *from)
 {
 	struct store_key key = *walk->key;
@@ -443,7 +445,8 @@ static void end_walk(struct walk *walk)
 		mdb_cursor_close(walk->history);
 }
 
-/* Whether `below` is as near to `ladder` as `above` is, or nearer: ladder/below <= above/ladder, in integers. */
+/* Whether `below` is as near to `ladder` as `above` is, or nearer: ladder/below <= above/ladder, in integers.
+ */
 static bool below_first(uint64_t below, uint64_t above, uint64_t ladder)
 {
 	__extension__ typedef unsigned __int128 wide;

@@ -16,9 +16,8 @@ static void add_byte(struct record_key *key, uint8_t value)
 
 static void add_u32(struct record_key *key, uint32_t value)
 {
-	for (int shift = 24; shift >= 0; shift -= 8) {
+	for (int shift = 24; shift >= 0; shift -= 8)
 		add_byte(key, (uint8_t)(value >> shift));
-	}
 }
 
 static void add_u64(struct record_key *key, uint64_t value)
@@ -45,9 +44,8 @@ uint64_t record_get_u64(const uint8_t *at)
 
 void record_put_u64(uint8_t *at, uint64_t value)
 {
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 8; i++)
 		at[i] = (uint8_t)(value >> (56 - 8 * i));
-	}
 }
 
 void record_key_meta(struct record_key *key, unsigned copy)
@@ -103,9 +101,8 @@ int record_key_note(struct record_key *key, const char *name)
 {
 	size_t length = strlen(name);
 
-	if (length == 0 || length > RECORD_NOTE_NAME_MAX) {
+	if (length == 0 || length > RECORD_NOTE_NAME_MAX)
 		return -1;
-	}
 	start_key(key, RECORD_NOTE);
 	memcpy(key->data + 1, name, length);
 	key->length += length;
@@ -138,28 +135,23 @@ void record_seal(struct ft_writer *writer, const void *key, size_t key_length)
 {
 	uint8_t sum[RECORD_CHECKSUM_SIZE];
 
-	if (!ft_writer_ok(writer)) {
+	if (!ft_writer_ok(writer))
 		return;
-	}
 	record_put_u64(sum, checksum(key, key_length, writer->data, writer->length));
 	ft_write_raw(writer, sum, sizeof(sum));
 }
 
-bool record_open(
-        const void *key, size_t key_length, const void *value, size_t length, struct ft_view *body)
+bool record_open(const void *key, size_t key_length, const void *value, size_t length, struct ft_view *body)
 {
 	const uint8_t *bytes = value;
 
-	if (length < 1 + RECORD_CHECKSUM_SIZE) {
+	if (length < 1 + RECORD_CHECKSUM_SIZE)
 		return false;
-	}
 	length -= RECORD_CHECKSUM_SIZE;
-	if (record_get_u64(bytes + length) != checksum(key, key_length, bytes, length)) {
+	if (record_get_u64(bytes + length) != checksum(key, key_length, bytes, length))
 		return false;
-	}
-	if (bytes[0] != RECORD_VERSION) {
+	if (bytes[0] != RECORD_VERSION)
 		return false;
-	}
 	body->data = bytes + 1;
 	body->length = length - 1;
 	return true;
@@ -188,13 +180,11 @@ bool record_read_meta(struct ft_view body, struct record_meta *meta)
 	uint32_t elements;
 
 	memset(meta, 0, sizeof(*meta));
-	if (!ft_read_array(&cursor, &elements) || elements < 1 || !ft_read_uint(&cursor, &meta->format)) {
+	if (!ft_read_array(&cursor, &elements) || elements < 1 || !ft_read_uint(&cursor, &meta->format))
 		return false;
-	}
 	/* What follows the format number is only known for our own format. */
-	if (meta->format != RECORD_FORMAT) {
+	if (meta->format != RECORD_FORMAT)
 		return true;
-	}
 	return elements == META_ELEMENTS && ft_read_text_into(&cursor, meta->uuid, sizeof(meta->uuid)) &&
 	        ft_read_uint(&cursor, &meta->generation) && ft_read_uint(&cursor, &meta->floor) &&
 	        ft_read_uint(&cursor, &meta->answers) && ft_read_uint(&cursor, &meta->history) &&
@@ -210,11 +200,10 @@ void record_write_problem(struct ft_writer *writer, const struct ft_problem *pro
 		const struct ft_field *field = &problem->field[i];
 
 		ft_write_text(writer, field->name);
-		if (field->is_text) {
+		if (field->is_text)
 			ft_write_text(writer, field->text);
-		} else {
+		else
 			ft_write_int(writer, field->number);
-		}
 	}
 }
 
@@ -222,21 +211,18 @@ static bool read_problem(struct ft_cursor *cursor, struct ft_problem *problem)
 {
 	uint32_t elements;
 
-	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_FIELDS_MAX) {
+	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_FIELDS_MAX)
 		return false;
-	}
 	problem->count = elements / 2;
 	for (uint32_t i = 0; i < problem->count; i++) {
 		struct ft_field *field = &problem->field[i];
 
-		if (!ft_read_text_into(cursor, field->name, sizeof(field->name))) {
+		if (!ft_read_text_into(cursor, field->name, sizeof(field->name)))
 			return false;
-		}
 		field->is_text = ft_peek(cursor) == FT_KIND_TEXT;
 		if (field->is_text ? !ft_read_text_into(cursor, field->text, sizeof(field->text))
-		                   : !ft_read_int(cursor, &field->number)) {
+		                   : !ft_read_int(cursor, &field->number))
 			return false;
-		}
 	}
 	return true;
 }
@@ -254,17 +240,15 @@ static bool read_config(struct ft_cursor *cursor, struct ft_config *config)
 {
 	uint32_t elements;
 
-	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX) {
+	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
 		return false;
-	}
 	config->count = elements / 2;
 	for (uint32_t i = 0; i < config->count; i++) {
 		struct ft_knob_value *knob = &config->knob[i];
 
 		if (!ft_read_text_into(cursor, knob->name, sizeof(knob->name)) ||
-		        !ft_read_int(cursor, &knob->value)) {
+		        !ft_read_int(cursor, &knob->value))
 			return false;
-		}
 	}
 	return true;
 }
@@ -302,9 +286,8 @@ static bool read_pin(struct ft_cursor *cursor, struct store_pin *pin)
 {
 	uint32_t elements;
 
-	if (ft_read_nil(cursor)) {
+	if (ft_read_nil(cursor))
 		return true;
-	}
 	pin->set = true;
 	return ft_read_array(cursor, &elements) && elements == PIN_ELEMENTS &&
 	        read_config(cursor, &pin->config) && read_u32(cursor, &pin->user) &&
@@ -333,9 +316,8 @@ static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
 {
 	uint32_t elements;
 
-	if (ft_read_nil(cursor)) {
+	if (ft_read_nil(cursor))
 		return true;
-	}
 	winner->set = true;
 	return ft_read_array(cursor, &elements) && elements == WINNER_ELEMENTS &&
 	        read_config(cursor, &winner->config) && read_u32(cursor, &winner->identity) &&
@@ -364,9 +346,8 @@ static bool read_import(struct ft_cursor *cursor, struct store_import *import)
 {
 	uint32_t elements;
 
-	if (ft_read_nil(cursor)) {
+	if (ft_read_nil(cursor))
 		return true;
-	}
 	import->set = true;
 	return ft_read_array(cursor, &elements) && elements == IMPORT_ELEMENTS &&
 	        read_config(cursor, &import->config) &&
@@ -425,11 +406,10 @@ void record_write_history(struct ft_writer *writer, const struct record_history 
 	ft_write_array(writer, HISTORY_ELEMENTS);
 	ft_write_uint(writer, history->until);
 	ft_write_uint(writer, history->ended_ns);
-	if (history->was.data == NULL) {
+	if (history->was.data == NULL)
 		ft_write_nil(writer);
-	} else {
+	else
 		ft_write_raw(writer, history->was.data, history->was.length);
-	}
 }
 
 bool record_read_history(struct ft_view body, struct record_history *history)
@@ -460,9 +440,8 @@ static uint32_t find_knob_name(const struct knob_names *names, const char *name)
 {
 	uint32_t i = 0;
 
-	while (i < names->count && strcmp(names->name[i], name) != 0) {
+	while (i < names->count && strcmp(names->name[i], name) != 0)
 		i++;
-	}
 	return i;
 }
 
@@ -475,12 +454,10 @@ static bool collect_knob_names(const struct trials *trials, struct knob_names *n
 		for (uint32_t k = 0; k < config->count; k++) {
 			uint32_t at = find_knob_name(names, config->knob[k].name);
 
-			if (at == TRIAL_NAMES_MAX) {
+			if (at == TRIAL_NAMES_MAX)
 				return false;
-			}
-			if (at == names->count) {
+			if (at == names->count)
 				names->name[names->count++] = config->knob[k].name;
-			}
 		}
 	}
 	return true;
@@ -496,15 +473,13 @@ static void write_samples(struct ft_writer *writer, const uint64_t *sample)
 		ft_write_nil(writer);
 		return;
 	}
-	while (rounds > 0 && sample[rounds - 1] == 0) {
+	while (rounds > 0 && sample[rounds - 1] == 0)
 		rounds--;
-	}
 	for (uint32_t i = 0; i < rounds; i++) {
 		uint64_t rest = sample[i];
 
-		for (; rest >= 0x80; rest >>= 7) {
+		for (; rest >= 0x80; rest >>= 7)
 			packed[length++] = (uint8_t)(rest | 0x80);
-		}
 		packed[length++] = (uint8_t)rest;
 	}
 	ft_write_bytes(writer, packed, length);
@@ -517,9 +492,8 @@ static bool unpack_samples(const uint8_t *packed, size_t length, uint64_t *sampl
 	uint64_t value = 0;
 
 	for (size_t i = 0; i < length; i++) {
-		if (round == FT_ROUNDS_MAX || shift > 63) {
+		if (round == FT_ROUNDS_MAX || shift > 63)
 			return false;
-		}
 		value |= (uint64_t)(packed[i] & 0x7f) << shift;
 		shift += 7;
 		if ((packed[i] & 0x80) == 0) {
@@ -531,8 +505,7 @@ static bool unpack_samples(const uint8_t *packed, size_t length, uint64_t *sampl
 	return shift == 0;
 }
 
-static void write_trial(
-        struct ft_writer *writer, const struct trial *trial, const struct knob_names *names)
+static void write_trial(struct ft_writer *writer, const struct trial *trial, const struct knob_names *names)
 {
 	ft_write_array(writer, TRIAL_ELEMENTS);
 	ft_write_array(writer, 2 * trial->config.count);
@@ -549,11 +522,10 @@ static void write_trial(
 	ft_write_uint(writer, trial->registers);
 	ft_write_uint(writer, trial->spills);
 	ft_write_uint(writer, trial->build_ns);
-	if (isfinite(trial->error)) {
+	if (isfinite(trial->error))
 		ft_write_real(writer, trial->error);
-	} else {
+	else
 		ft_write_nil(writer); /* the reader takes finite numbers only */
-	}
 	ft_write_text(writer, trial->reason);
 	write_samples(writer, trial->sample_ps);
 }
@@ -578,13 +550,11 @@ void record_write_trials(struct ft_writer *writer, const struct trials *trials)
 	ft_write_text(writer, trials->method);
 	ft_write_text(writer, trials->reason);
 	ft_write_array(writer, names.count);
-	for (uint32_t i = 0; i < names.count; i++) {
+	for (uint32_t i = 0; i < names.count; i++)
 		ft_write_text(writer, names.name[i]);
-	}
 	ft_write_array(writer, trials->count);
-	for (uint32_t i = 0; i < trials->count; i++) {
+	for (uint32_t i = 0; i < trials->count; i++)
 		write_trial(writer, &trials->trial[i], &names);
-	}
 }
 
 struct name_table {
@@ -594,14 +564,11 @@ struct name_table {
 
 static bool read_name_table(struct ft_cursor *cursor, struct name_table *names)
 {
-	if (!ft_read_array(cursor, &names->count) || names->count > TRIAL_NAMES_MAX) {
+	if (!ft_read_array(cursor, &names->count) || names->count > TRIAL_NAMES_MAX)
 		return false;
-	}
-	for (uint32_t i = 0; i < names->count; i++) {
-		if (!ft_read_text_into(cursor, names->name[i], FT_NAME_SIZE)) {
+	for (uint32_t i = 0; i < names->count; i++)
+		if (!ft_read_text_into(cursor, names->name[i], FT_NAME_SIZE))
 			return false;
-		}
-	}
 	return true;
 }
 
@@ -610,17 +577,15 @@ static bool read_indexed_config(
 {
 	uint32_t elements;
 
-	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX) {
+	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
 		return false;
-	}
 	config->count = elements / 2;
 	for (uint32_t k = 0; k < config->count; k++) {
 		uint32_t at;
 
 		if (!read_u32(cursor, &at) || at >= names->count ||
-		        !ft_read_int(cursor, &config->knob[k].value)) {
+		        !ft_read_int(cursor, &config->knob[k].value))
 			return false;
-		}
 		memcpy(config->knob[k].name, names->name[at], FT_NAME_SIZE);
 	}
 	return true;
@@ -641,26 +606,21 @@ static bool read_trial(struct ft_cursor *cursor, const struct name_table *names,
 	        !read_u32(cursor, &trial->dropped_round) || !read_u32(cursor, &trial->same_as) ||
 	        !ft_read_text_into(cursor, trial->code, sizeof(trial->code)) ||
 	        !ft_read_uint(cursor, &trial->registers) || !ft_read_uint(cursor, &trial->spills) ||
-	        !ft_read_uint(cursor, &trial->build_ns)) {
+	        !ft_read_uint(cursor, &trial->build_ns))
 		return false;
-	}
 	trial->status = (enum trial_status)status;
 	trial->verified = (flags & TRIAL_VERIFIED) != 0;
 	trial->dropped = (flags & TRIAL_DROPPED) != 0;
-	if (ft_read_nil(cursor)) {
+	if (ft_read_nil(cursor))
 		trial->error = INFINITY;
-	} else if (!ft_read_real(cursor, &trial->error)) {
+	else if (!ft_read_real(cursor, &trial->error))
 		return false;
-	}
-	if (!ft_read_text_into(cursor, trial->reason, sizeof(trial->reason))) {
+	if (!ft_read_text_into(cursor, trial->reason, sizeof(trial->reason)))
 		return false;
-	}
-	if (ft_read_nil(cursor)) {
+	if (ft_read_nil(cursor))
 		return true;
-	}
-	if (!ft_read_bytes(cursor, &packed, &length)) {
+	if (!ft_read_bytes(cursor, &packed, &length))
 		return false;
-	}
 	if (trials_samples(trials, index) == NULL) {
 		*memory = false;
 		return true;
@@ -680,9 +640,8 @@ static bool read_trials_head(struct ft_cursor *cursor, struct trials *trials)
 	        !ft_read_int(cursor, &winner) || winner < -1 || winner > INT32_MAX ||
 	        !ft_read_bool(cursor, &trials->conclusive) || !ft_read_uint(cursor, &trials->sweep_ns) ||
 	        !ft_read_text_into(cursor, trials->method, sizeof(trials->method)) ||
-	        !ft_read_text_into(cursor, trials->reason, sizeof(trials->reason))) {
+	        !ft_read_text_into(cursor, trials->reason, sizeof(trials->reason)))
 		return false;
-	}
 	trials->winner = (int32_t)winner;
 	return true;
 }
@@ -696,10 +655,10 @@ struct trials *record_read_trials(struct ft_view body, bool *sound)
 	bool memory = true;
 
 	*sound = true;
-	if (trials == NULL) {
+	if (trials == NULL)
 		return NULL;
-	}
-	/* Each trial takes more than a byte, so the count cannot ask for more memory than the body justifies. */
+	/* Each trial takes more than a byte, so the count cannot ask for more memory than the body justifies.
+	 */
 	if (!read_trials_head(&cursor, trials) || !read_name_table(&cursor, &names) ||
 	        !ft_read_array(&cursor, &count) || count > body.length) {
 		*sound = false;
@@ -707,26 +666,22 @@ struct trials *record_read_trials(struct ft_view body, bool *sound)
 	}
 	if (count > 0) {
 		trials->trial = calloc(count, sizeof(*trials->trial));
-		if (trials->trial == NULL) {
+		if (trials->trial == NULL)
 			goto failed;
-		}
 	}
 	trials->count = count;
 	for (uint32_t i = 0; i < count; i++) {
 		*sound = read_trial(&cursor, &names, trials, i, &memory);
-		if (!*sound || !memory) {
+		if (!*sound || !memory)
 			goto failed;
-		}
 	}
 	/* Indices are used without further checks by whoever reads the set. */
 	*sound = (trials->winner < 0 || (uint32_t)trials->winner < count) &&
 	        (count == 0 || trials->standard < count);
-	for (uint32_t i = 0; *sound && i < count; i++) {
+	for (uint32_t i = 0; *sound && i < count; i++)
 		*sound = trials->trial[i].same_as < count;
-	}
-	if (!*sound) {
+	if (!*sound)
 		goto failed;
-	}
 	return trials;
 failed:
 	trials_free(trials);

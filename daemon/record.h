@@ -1,4 +1,5 @@
-/* How the store's keys and values are laid out, byte by byte. Pure functions; STORE.md tells the same in prose.
+/* How the store's keys and values are laid out, byte by byte. Pure functions; STORE.md tells the same in
+ * prose.
  *
  * Every value is: a version byte, a body, and an 8-byte checksum over both and the key, so that a value found
  * under another key is as damaged as one with a flipped bit. */
@@ -61,8 +62,7 @@ uint64_t record_hash(const void *data, size_t length); /* XXH3, 64 bits */
 void record_start(struct ft_writer *writer);
 void record_seal(struct ft_writer *writer, const void *key, size_t key_length);
 /* The body, or false if the checksum does not hold or the version is not ours. */
-bool record_open(
-        const void *key, size_t key_length, const void *value, size_t length, struct ft_view *body);
+bool record_open(const void *key, size_t key_length, const void *value, size_t length, struct ft_view *body);
 
 /* What the store knows about itself. */
 struct record_meta {

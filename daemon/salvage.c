@@ -145,7 +145,7 @@ int salvage_check(int fd, struct salvage_check *check, struct ft_error *error)
 		return -1;
 	if (state != PAGES_OPEN) {
 		snprintf(check->reason, sizeof(check->reason), "%s",
-		        state == PAGES_EMPTY            ? "the data file is empty"
+		        state == PAGES_EMPTY             ? "the data file is empty"
 		                : state == PAGES_FOREIGN ? "the data file is of another LMDB"
 		                                         : "the header of the data file is damaged");
 		return 0;
@@ -185,7 +185,8 @@ int salvage_check_in_child(int fd, struct salvage_check *check, struct ft_error 
 	ended = end_child(child, in, &signal);
 	if (!whole || !ended) {
 		memset(check, 0, sizeof(*check));
-		snprintf(check->reason, sizeof(check->reason), "reading it killed the process (signal %d)", signal);
+		snprintf(check->reason, sizeof(check->reason), "reading it killed the process (signal %d)",
+		        signal);
 		return 0;
 	}
 	if (message.failed != 0) {
@@ -242,8 +243,8 @@ static void send_child(int fd, int out)
 	} else {
 		end.lost = 1;
 	}
-	/* Where something is lost, the state of one transaction before may still have it. It goes first, so that
-	 * whatever the newest state has replaces it. */
+	/* Where something is lost, the state of one transaction before may still have it. It goes first, so
+	 * that whatever the newest state has replaces it. */
 	if (end.lost > 0 && older_state == PAGES_OPEN &&
 	        pages_walk(&older, false, send_record, &sender, &report, NULL) != 0)
 		_exit(1);
@@ -304,8 +305,8 @@ static void learn(struct rescue *rescue, const uint8_t *key, size_t length, stru
 		rescue->newest_generation = generation;
 }
 
-static int keep_record(struct rescue *rescue, const uint8_t *key, size_t key_length, const uint8_t *value,
-        size_t length)
+static int keep_record(
+        struct rescue *rescue, const uint8_t *key, size_t key_length, const uint8_t *value, size_t length)
 {
 	MDB_val at = store_value(key, key_length);
 	MDB_val data = store_value(value, length);

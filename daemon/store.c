@@ -112,7 +112,8 @@ enum fault store_fault(const struct directory *directory, int code, struct ft_er
 	case 0:
 		return FAULT_NONE;
 	case MDB_MAP_FULL:
-		ft_fail(error, FT_E_STORE, "the store in %s is full: all of its map is used", directory->path);
+		ft_fail(error, FT_E_STORE, "the store in %s is full: all of its map is used",
+		        directory->path);
 		return FAULT_ROOM;
 	case ENOSPC:
 	case EDQUOT:
@@ -130,7 +131,8 @@ enum fault store_fault(const struct directory *directory, int code, struct ft_er
 		ft_fail(error, FT_E_STORE, "the file system of %s is read-only", directory->path);
 		return FAULT_ROOM;
 	case MDB_TXN_FULL:
-		ft_fail(error, FT_E_STORE, "too much for one transaction of the store in %s", directory->path);
+		ft_fail(error, FT_E_STORE, "too much for one transaction of the store in %s",
+		        directory->path);
 		return FAULT_BATCH;
 	case MDB_BAD_VALSIZE:
 		ft_fail(error, FT_E_STORE, "a key or value is too long for the store");
@@ -178,7 +180,8 @@ int store_environment_open(MDB_env **env, MDB_dbi *dbi, const char *path, uint64
 	if (rc != 0) {
 		if (made != NULL)
 			mdb_env_close(made);
-		return ft_fail(error, FT_E_STORE, "the store in %s cannot be opened: %s", path, mdb_strerror(rc));
+		return ft_fail(
+		        error, FT_E_STORE, "the store in %s cannot be opened: %s", path, mdb_strerror(rc));
 	}
 	*cleared = dead > 0;
 	*env = made;
@@ -282,7 +285,8 @@ static bool read_format(const struct pages *pages, struct record_meta *meta)
 
 		record_key_meta(&key, copy);
 		if (pages_get(pages, key.data, key.length, value, sizeof(value), &length) == 1 &&
-		        record_open(key.data, key.length, value, length, &body) && record_read_meta(body, meta))
+		        record_open(key.data, key.length, value, length, &body) &&
+		        record_read_meta(body, meta))
 			return true;
 	}
 	return false;
@@ -327,8 +331,7 @@ static int check_if_needed(struct store *store, const struct pages *pages, enum 
 }
 
 /* Everything that can be known before LMDB, which trusts it, opens the file. */
-static int examine(
-        struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
+static int examine(struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
 {
 	struct directory *directory = &store->directory;
 	enum pages_state state = PAGES_EMPTY;
@@ -401,8 +404,8 @@ static int rebuild(struct store *store, const char *reason, struct ft_error *err
 	        "a new store was started with %" PRIu64 " records of the damaged one (%s); %" PRIu64
 	        " places could not be read; the damaged file is %s%s%s",
 	        result.kept, at > 0 ? counts : "nothing", result.lost,
-	        result.aside[0] != '\0' ? store->directory.path : "gone",
-	        result.aside[0] != '\0' ? "/" : "", result.aside);
+	        result.aside[0] != '\0' ? store->directory.path : "gone", result.aside[0] != '\0' ? "/" : "",
+	        result.aside);
 	return 0;
 }
 
@@ -628,7 +631,8 @@ static void report_batches(struct store *store, struct store_batch *batch)
 		struct store_batch *next = batch->next;
 
 		if (batch->done != NULL)
-			batch->done(batch->data, store->seen.generation, batch->failed ? &batch->error : NULL);
+			batch->done(
+			        batch->data, store->seen.generation, batch->failed ? &batch->error : NULL);
 		store_batch_free(batch);
 		batch = next;
 	}
@@ -663,7 +667,8 @@ static void on_report(uv_async_t *async)
 	report_batches(store, finished);
 	if (!stopped || !store->thread_runs)
 		return;
-	/* What `done` submitted since comes back at once, refused; only then is there nothing left to tell. */
+	/* What `done` submitted since comes back at once, refused; only then is there nothing left to tell.
+	 */
 	pthread_mutex_lock(&store->lock);
 	bool more = store->finished != NULL;
 	pthread_mutex_unlock(&store->lock);
@@ -684,7 +689,8 @@ static int open_parts(struct store *store, struct ft_error *error)
 
 	if (directory->overlay)
 		store_log(store, 4,
-		        "the state directory %s is on an overlay file system: what is kept there goes with its container",
+		        "the state directory %s is on an overlay file system: what is kept there goes with "
+		        "its container",
 		        directory->path);
 	if (examine(store, &found, reason, sizeof(reason), error) != 0)
 		return -1;
@@ -693,8 +699,8 @@ static int open_parts(struct store *store, struct ft_error *error)
 			return -1;
 		directory->unclean = 0;
 	}
-	if (store_environment_open(&store->env, &store->dbi, directory->path, store->map_bytes, &cleared, error) !=
-	        0)
+	if (store_environment_open(
+	            &store->env, &store->dbi, directory->path, store->map_bytes, &cleared, error) != 0)
 		return -1;
 	if (cleared)
 		store_log(store, 6, "readers that a dead process had left in the store were cleared");
@@ -904,8 +910,8 @@ static void on_reserved(void *data, uint64_t generation, const struct ft_error *
 		store->job_bound += STORE_JOB_IDS;
 }
 
-/* An id past the bound is durable with its job, not before; the bound moves on long before it is reached unless
- * writing fails, and then the job fails too. */
+/* An id past the bound is durable with its job, not before; the bound moves on long before it is reached
+ * unless writing fails, and then the job fails too. */
 uint64_t store_next_job(struct store *store)
 {
 	if (!store->reserving && store->next_job + STORE_JOB_IDS / 2 >= store->job_bound) {
@@ -937,7 +943,8 @@ int store_check(const char *directory_path, char *report, size_t size, struct ft
 		return -1;
 	if (directory.format > RECORD_FORMAT) {
 		ft_fail(error, FT_E_STORE,
-		        "the store in %s has format %" PRIu32 ", from a newer flytune; this one knows format %d",
+		        "the store in %s has format %" PRIu32
+		        ", from a newer flytune; this one knows format %d",
 		        directory_path, directory.format, RECORD_FORMAT);
 		goto done;
 	}

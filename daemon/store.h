@@ -27,18 +27,18 @@ struct store_limits {
 	uint32_t history_rows;    /* and at least so many of each problem */
 	uint32_t collect_commits; /* a step of collection after so many commits */
 	uint32_t collect_rows;    /* looked at in one step */
-	uint32_t stale_percent;   /* of the map: trials of identities that are no device's now are collected */
-	uint32_t refuse_percent;  /* of the map: new jobs and trials are refused, answers are not */
-	uint32_t probe_ms;        /* between attempts to write while writes fail */
-	uint64_t check_bytes;     /* after a run that did not end in peace: a store up to this size is always
-	                             checked, a larger one if a signal such as SIGBUS ended the run, or at the
-	                             second such run in a row */
+	uint32_t stale_percent;  /* of the map: trials of identities that are no device's now are collected */
+	uint32_t refuse_percent; /* of the map: new jobs and trials are refused, answers are not */
+	uint32_t probe_ms;       /* between attempts to write while writes fail */
+	uint64_t check_bytes;    /* after a run that did not end in peace: a store up to this size is always
+	                            checked, a larger one if a signal such as SIGBUS ended the run, or at the
+	                            second such run in a row */
 };
 extern const struct store_limits store_limits_usual;
 
 struct store_options {
-	const char *directory; /* made if missing, mode 0700 */
-	uint64_t map_bytes;    /* reserved address space; 0: 16 GiB */
+	const char *directory;             /* made if missing, mode 0700 */
+	uint64_t map_bytes;                /* reserved address space; 0: 16 GiB */
 	const struct store_limits *limits; /* NULL: store_limits_usual */
 	void (*log)(
 	        void *data, int level, const char *message); /* syslog levels: 3 error, 4 warning, 6 info */
@@ -54,15 +54,15 @@ int store_open(
 /* Commits what was submitted, stops the thread, calls every `done`, closes handles; `closed` last. The loop
  * must run. */
 void store_close(struct store *store, void (*closed)(void *data), void *data);
-/* Async-signal-safe, for a handler of SIGBUS, SIGSEGV, SIGILL, SIGFPE or SIGABRT that then lets the process die:
- * the next start checks the store before it trusts it. */
+/* Async-signal-safe, for a handler of SIGBUS, SIGSEGV, SIGILL, SIGFPE or SIGABRT that then lets the process
+ * die: the next start checks the store before it trusts it. */
 void store_mark_signal(const struct store *store, int signal);
 
 /* ---- facts, any time on the loop thread ---- */
 
 const char *store_uuid(const struct store *store);
-/* Of the last commit that reads can see; between store_begin and store_end, of the answers read there. The first
- * one is 1. */
+/* Of the last commit that reads can see; between store_begin and store_end, of the answers read there. The
+ * first one is 1. */
 uint64_t store_generation(const struct store *store);
 uint64_t store_history_floor(const struct store *store); /* answers before this generation are collected */
 

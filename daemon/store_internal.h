@@ -8,8 +8,8 @@
  *   salvage.c  checks and rescues a store, before the environment is open
  *
  * Two threads. Members below are grouped by who may touch them; what both touch stands under `lock`. The
- * environment is opened by the loop thread in store_open and closed by it at the end; in between only the writer
- * replaces it, and only after the loop thread has dropped its read transaction and set `parked`. */
+ * environment is opened by the loop thread in store_open and closed by it at the end; in between only the
+ * writer replaces it, and only after the loop thread has dropped its read transaction and set `parked`. */
 #ifndef FLYTUNE_DAEMON_STORE_INTERNAL_H
 #define FLYTUNE_DAEMON_STORE_INTERNAL_H
 
@@ -130,7 +130,7 @@ struct store {
 	struct store_name_record *new_names, **new_names_end;
 	struct store_line *lines, **lines_end;
 	bool stop, stopped;
-	bool park;       /* the writer wants to close the environment */
+	bool park;          /* the writer wants to close the environment */
 	uint64_t final_job; /* ids from here on were never given out; set with stop */
 	uint64_t commits;
 	char degraded[FT_REASON_SIZE];

@@ -18,9 +18,8 @@ struct trials *trials_new(uint32_t count)
 {
 	struct trials *trials = calloc(1, sizeof(*trials));
 
-	if (trials == NULL) {
+	if (trials == NULL)
 		return NULL;
-	}
 	trials->winner = -1;
 	trials->count = count;
 	if (count > 0) {
@@ -35,12 +34,10 @@ struct trials *trials_new(uint32_t count)
 
 void trials_free(struct trials *trials)
 {
-	if (trials == NULL) {
+	if (trials == NULL)
 		return;
-	}
-	for (uint32_t i = 0; i < trials->count; i++) {
+	for (uint32_t i = 0; i < trials->count; i++)
 		free(trials->trial[i].sample_ps);
-	}
 	free(trials->trial);
 	free(trials);
 }
@@ -49,19 +46,16 @@ uint64_t *trials_samples(struct trials *trials, uint32_t index)
 {
 	struct trial *trial = &trials->trial[index];
 
-	if (trial->sample_ps == NULL) {
+	if (trial->sample_ps == NULL)
 		trial->sample_ps = calloc(FT_ROUNDS_MAX, sizeof(*trial->sample_ps));
-	}
 	return trial->sample_ps;
 }
 
 int32_t trials_find(const struct trials *trials, const struct ft_config *config)
 {
-	for (uint32_t i = 0; i < trials->count; i++) {
-		if (ft_config_equal(&trials->trial[i].config, config)) {
+	for (uint32_t i = 0; i < trials->count; i++)
+		if (ft_config_equal(&trials->trial[i].config, config))
 			return (int32_t)i;
-		}
-	}
 	return -1;
 }
 

@@ -1,7 +1,7 @@
 /* The writer thread: takes all batches that wait, puts them into one transaction, commits, reports.
  *
- * A transaction begins and ends in one function, and the thread is never cancelled: LMDB's write lock belongs to
- * its thread, and one that ends holding it takes the process down with it. */
+ * A transaction begins and ends in one function, and the thread is never cancelled: LMDB's write lock belongs
+ * to its thread, and one that ends holding it takes the process down with it. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,8 +30,8 @@ static uint64_t take_generation(struct change *change, struct store_batch *batch
 	return batch->generation;
 }
 
-static int put_sealed(struct change *change, const struct record_key *key, struct ft_writer *value,
-        unsigned flags)
+static int put_sealed(
+        struct change *change, const struct record_key *key, struct ft_writer *value, unsigned flags)
 {
 	MDB_val at = store_value(key->data, key->length);
 	MDB_val data;
@@ -51,8 +51,8 @@ static int put_sealed(struct change *change, const struct record_key *key, struc
 	return rc;
 }
 
-static int put_history(struct change *change, const uint8_t *answer_key, uint64_t since, uint64_t until,
-        struct ft_view was)
+static int put_history(
+        struct change *change, const uint8_t *answer_key, uint64_t since, uint64_t until, struct ft_view was)
 {
 	struct record_history row = {.until = until, .ended_ns = store_wall_ns(), .was = was};
 	struct record_key key;
@@ -73,8 +73,8 @@ static int put_history(struct change *change, const uint8_t *answer_key, uint64_
 	return rc == MDB_KEYEXIST ? 0 : rc;
 }
 
-/* The answer under an op's key, copied into `copy` since LMDB's own memory moves with the next put. *exists is
- * true also for a damaged one. */
+/* The answer under an op's key, copied into `copy` since LMDB's own memory moves with the next put. *exists
+ * is true also for a damaged one. */
 static int load_answer(struct change *change, const struct op *op, struct ft_writer *copy,
         struct record_answer *answer, bool *exists, bool *sound)
 {
@@ -451,8 +451,8 @@ static struct store_batch *take_all(struct store *store)
 	return first;
 }
 
-/* After an error that says nothing about when it may end. Lookups fail until it is over, too: LMDB refuses reads
- * after some of these errors, and the file may not be opened twice. Usually that takes milliseconds. */
+/* After an error that says nothing about when it may end. Lookups fail until it is over, too: LMDB refuses
+ * reads after some of these errors, and the file may not be opened twice. Usually that takes milliseconds. */
 static void open_anew(struct store *store, const struct ft_error *why)
 {
 	uint32_t pause = REOPEN_FIRST_MS;
@@ -464,8 +464,8 @@ static void open_anew(struct store *store, const struct ft_error *why)
 	park_reader(store);
 	mdb_env_close(store->env);
 	store->env = NULL;
-	while (store_environment_open(&env, &dbi, store->directory.path, store->map_bytes, &cleared, &error) !=
-	        0) {
+	while (store_environment_open(
+	               &env, &dbi, store->directory.path, store->map_bytes, &cleared, &error) != 0) {
 		struct timespec until = after_ms(pause);
 		struct store_batch *refused;
 		bool stop;
@@ -602,7 +602,7 @@ static enum work wait_for_work(struct store *store, struct store_batch **group)
 	return work;
 }
 
-/* Gives the reserved job ids back that were not given out, so that the next run's go on without a gap. */
+/* Says exactly which job ids were given out, so that the next run's go on without a gap. */
 static void return_ids(struct store *store)
 {
 	struct record_meta meta;
@@ -614,7 +614,7 @@ static void return_ids(struct store *store)
 	pthread_mutex_unlock(&store->lock);
 	if (store->env == NULL || mdb_txn_begin(store->env, NULL, 0, &txn) != 0)
 		return;
-	if (store_read_meta(txn, store->dbi, &meta) == 0 && meta.next_job > next_job) {
+	if (store_read_meta(txn, store->dbi, &meta) == 0 && meta.next_job != next_job) {
 		meta.next_job = next_job;
 		if (store_put_meta(txn, store->dbi, &meta) == 0) {
 			mdb_txn_commit(txn);
