@@ -184,11 +184,13 @@ static void read_line(struct script *script, char *line)
 	}
 }
 
+/* Again for each sweep, so that a test may change its mind while the runner is up. */
 static void read_script(struct script *script)
 {
 	char line[512];
 	FILE *file;
 
+	*script = (struct script){.path = script->path};
 	snprintf(script->identity, sizeof script->identity,
 	        "compiler=made-up-1 runtime=none timing=formula-1");
 	snprintf(script->device_identity, sizeof script->device_identity, "arch=made-up units=4");
@@ -576,6 +578,7 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 	struct ft_error error;
 	uint32_t kept = 0;
 
+	read_script(&self->script);
 	note(self, "space");
 	reach(self, "space", -1);
 	if (ft_decode(&ft_space_request_message, request->body, &asked, &error)) {
