@@ -355,6 +355,10 @@ class Daemon:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
+    def heard(self, words):
+        """Waits until it logs these words."""
+        until(lambda: words in self.log(), f"{words!r} in the daemon's log")
+
     @property
     def pid(self):
         """Of flytuned itself, whatever it is wrapped in: wrappers exec it."""

@@ -270,6 +270,7 @@ def test_a_cancelled_job_stays_cancelled_after_kill_9(daemons, runner):
     job = daemon.tune("--no-wait")[0]["job"]
     gate.arrived()
     cancel = daemon.ctl_start("cancel", job)
+    daemon.heard("audit cancel")
     gate.release()
     cancel.communicate(timeout=harness.DEADLINE)
     assert cancel.returncode == 0

@@ -167,6 +167,7 @@ def test_cancel_keeps_what_was_measured(daemon, runner):
         waiting = peer.ask("wait", job=job)
         with daemon.peer() as other:
             cancelling = other.ask("cancel", job=job)
+            daemon.heard("audit cancel")
             gate.release()
             other.answer(cancelling)
         assert peer.answer(waiting)["state"] == "cancelled"
@@ -188,6 +189,7 @@ def test_cancel_by_command_line_ends_the_waiting_tune_with_status_4(daemon, runn
     job, = daemon.ctl("jobs").json["jobs"]
     assert job["state"] == "running"
     cancel = daemon.ctl_start("cancel", job["job"])
+    daemon.heard("audit cancel")
     gate.release()
     cancel.communicate(timeout=harness.DEADLINE)
     tune.communicate(timeout=harness.DEADLINE)

@@ -1,4 +1,5 @@
 """The wire: whatever one peer sends, it gets an error or a disconnect, and nobody else notices."""
+import contextlib
 import os
 import random
 import socket
@@ -218,7 +219,8 @@ def test_one_too_many_is_told_so(daemons, runner):
     daemon = daemons(runner, arguments=["--max-clients", "5"]).start()
     peers = [daemon.peer() for _ in range(5)]
     with daemon.peer(hello=False) as extra:
-        extra.ask("hello", min=1, max=1)
+        with contextlib.suppress(BrokenPipeError):  # it is told without having asked
+            extra.ask("hello", min=1, max=1)
         said = extra.ended()
         assert said and "busy" in str(said)
     peers.pop().close()
