@@ -32,8 +32,8 @@ static uint64_t hash_of(const flytune_problem *problem, const char *device)
 static bool is(
         const struct cache_entry *entry, uint64_t hash, const flytune_problem *problem, const char *device)
 {
-	return entry != NULL && entry->hash == hash && strcmp(entry->device, device) == 0 &&
-	        problem_equal(entry->problem, problem);
+	return entry != NULL && entry->problem != NULL && entry->hash == hash &&
+	        strcmp(entry->device, device) == 0 && problem_equal(entry->problem, problem);
 }
 
 struct cache_entry *cache_find(struct cache *cache, const flytune_problem *problem, const char *device)
@@ -71,13 +71,14 @@ void cache_keep(struct cache *cache, const flytune_problem *problem, const char 
 	entry = *chosen;
 	if (entry == NULL)
 		return;
+	if (!is(entry, hash, problem, device))
+		entry->repeats = 0;
 	if (entry->problem != problem) {
 		problem_release(entry->problem);
 		entry->problem = problem_hold(problem);
 	}
 	entry->hash = hash;
 	entry->used = ++cache->tick;
-	entry->repeats = 0;
 	snprintf(entry->device, sizeof entry->device, "%s", device);
 	entry->answer = *answer;
 }

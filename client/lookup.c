@@ -17,26 +17,28 @@ struct lookup {
 	struct flytune_answer answer;
 };
 
-/* Calls since the daemon was last asked that were answered without it. They ride along. */
-static uint64_t take_repeats(struct lookup *lookup)
+/* Calls that were answered without the daemon since it was last asked: they ride along. */
+static uint64_t count_repeats(struct lookup *lookup)
 {
 	struct cache_entry *entry;
-	uint64_t repeats = 0;
+	uint64_t repeats;
 
 	pthread_mutex_lock(&lookup->client->lock);
 	entry = cache_find(&lookup->client->cache, lookup->problem, lookup->device);
-	if (entry != NULL) {
-		repeats = entry->repeats;
-		entry->repeats = 0;
-	}
+	repeats = entry == NULL ? 0 : entry->repeats;
 	pthread_mutex_unlock(&lookup->client->lock);
 	return repeats;
 }
 
-static void keep(struct lookup *lookup)
+static void keep(struct lookup *lookup, uint64_t told)
 {
+	struct cache_entry *entry;
+
 	pthread_mutex_lock(&lookup->client->lock);
 	cache_keep(&lookup->client->cache, lookup->problem, lookup->device, &lookup->answer);
+	entry = cache_find(&lookup->client->cache, lookup->problem, lookup->device);
+	if (entry != NULL)
+		entry->repeats -= entry->repeats < told ? entry->repeats : told;
 	if (lookup->device[0] == '\0')
 		memcpy(lookup->client->last_device, lookup->answer.device,
 		        sizeof lookup->client->last_device);
@@ -92,7 +94,7 @@ static int ask(struct lookup *lookup, struct ft_error *error)
 	request.problem = lookup->problem->given;
 	memcpy(request.device, lookup->device, sizeof request.device);
 	memcpy(request.generation, client->token, sizeof request.generation);
-	request.repeats = take_repeats(lookup);
+	request.repeats = count_repeats(lookup);
 	/* Without a generation there is always an answer of our own, so a daemon that was away is not waited
 	 * for. */
 	result = client_call(client, "lookup", &ft_lookup_request_message, &request, lookup->deadline,
@@ -100,7 +102,7 @@ static int ask(struct lookup *lookup, struct ft_error *error)
 	if (result == CALL_DONE) {
 		if (answer_read(reply.body, connection, &lookup->answer, error) == 0) {
 			client_give(client, connection);
-			keep(lookup);
+			keep(lookup, request.repeats);
 			return 0;
 		}
 		ft_fail(error, FT_E_BAD_FRAME, "flytuned gave an answer that this library cannot read");

@@ -1,0 +1,73 @@
+/* A daemon of the tests' own, in a thread a connection: it answers every request sensibly, unless a hook of
+ * the test's comes first and misbehaves. */
+#ifndef FLYTUNE_TESTS_FAKE_DAEMON_H
+#define FLYTUNE_TESTS_FAKE_DAEMON_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "proto/inbox.h"
+#include "proto/messages.h"
+
+enum { FAKE_CONNECTIONS_MAX = 4096 };
+
+struct fake;
+
+struct fake_session {
+	struct fake *fake;
+	int fd;
+	pthread_t thread;
+	struct ft_inbox inbox;
+};
+
+enum fake_act {
+	FAKE_USUAL, /* answer as a good daemon does */
+	FAKE_DONE,  /* the hook has answered, or wants no answer */
+	FAKE_CLOSE,
+};
+
+/* Called for each request before it is answered, in the session's thread. */
+typedef enum fake_act (*fake_hook)(
+        struct fake_session *session, const struct ft_envelope *request, void *data);
+
+struct fake {
+	char directory[32];
+	char path[64];
+	int listener;
+	pthread_t acceptor;
+	bool running;
+	_Atomic(fake_hook) hook;
+	void *data;
+	atomic_int accepted, hellos, lookups, tunes, waits;
+	atomic_uint_fast64_t repeats; /* of the last lookup that brought any */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool gate; /* what fake_wait_gate waits for */
+	int at_gate;
+	struct fake_session *session[FAKE_CONNECTIONS_MAX];
+	int sessions;
+};
+
+/* A place for a socket, and nobody there. */
+void fake_init(struct fake *fake);
+void fake_listen(struct fake *fake);
+/* Closes everything, as a daemon that is killed does. It may listen again. */
+void fake_stop(struct fake *fake);
+void fake_free(struct fake *fake);
+
+/* Holds a hook up until fake_open_gate, or fake_stop. */
+void fake_wait_gate(struct fake *fake);
+void fake_open_gate(struct fake *fake);
+/* Until so many hooks are at the gate. */
+void fake_await_arrivals(struct fake *fake, int count);
+
+/* Answers a request: writes the whole message. */
+void fake_send(struct fake_session *session, const struct ft_writer *writer);
+void fake_reply(
+        struct fake_session *session, uint64_t id, const struct ft_message *message, const void *body);
+void fake_refuse(struct fake_session *session, uint64_t id, const char *code, const char *field);
+/* What it says to a lookup: the knob M is the problem's m. */
+void fake_answer(const struct ft_problem *problem, const char *generation, struct ft_answer *answer);
+int64_t fake_m(const struct ft_envelope *request);
+
+#endif

@@ -1,0 +1,64 @@
+/* The public header as a C++ program uses it: compiled with every warning, linked with the shared library,
+ * run. */
+#include <flytune/client.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace
+{
+int count_events(void *data, const flytune_event *)
+{
+	++*static_cast<int *>(data);
+	return 0;
+}
+
+bool check(bool holds, const char *what)
+{
+	if (!holds)
+		std::fprintf(stderr, "not so: %s\n", what);
+	return holds;
+}
+} // namespace
+
+int main()
+{
+	flytune_options options;
+	flytune_options_init(&options);
+	options.socket = "/nonexistent/flytuned.sock";
+	flytune_error error;
+	flytune_client *client = flytune_open(&options, &error);
+	if (client == nullptr)
+		return 1;
+
+	flytune_rmsnorm shape;
+	flytune_rmsnorm_init(&shape);
+	shape.m = 64;
+	shape.n = 4096;
+	shape.dtype = "bf16";
+	flytune_problem *problem = flytune_problem_rmsnorm(&shape, &error);
+	flytune_lookup_options how;
+	flytune_lookup_options_init(&how);
+	how.device = "cuda:0";
+	flytune_answer answer;
+	flytune_answer_init(&answer);
+	bool fine = check(flytune_lookup(client, problem, &how, &answer, &error) == FLYTUNE_OK,
+	                    "a lookup never fails") &&
+	        check(answer.source == FLYTUNE_SOURCE_DEFAULT, "nobody is there") &&
+	        check((answer.flags & FLYTUNE_ANSWER_AWAY) != 0, "and it says so") &&
+	        check(flytune_answer_get(&answer, "BLOCK_THREADS", -1) > 0, "a GPU's config has a block") &&
+	        check(std::string(answer.device) == "cuda:0", "for the device that was named");
+
+	int events = 0;
+	flytune_job job;
+	flytune_job_init(&job);
+	fine = check(flytune_watch(client, 0, 10, count_events, &events, &error) == FLYTUNE_E_AWAY,
+	               "nothing to watch") &&
+	        check(std::strcmp(flytune_code_word(error.code), "daemon_away") == 0, "codes have words") &&
+	        fine;
+
+	flytune_problem_free(problem);
+	flytune_close(client);
+	return fine && events == 0 ? 0 : 1;
+}
