@@ -1,81 +1,362 @@
-#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rmsnorm/gpu.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum { BLOCK_THREADS, WAVES_PER_EU, KNOBS };
-
-const struct ft_schema rmsnorm_gpu_schema = {
-        RMSNORM_SCHEMA_FIELDS,
-        .knob_count = KNOBS,
-        .knob =
-                {
-                        [BLOCK_THREADS] = {.name = "BLOCK_THREADS",
-                                .count = 4,
-                                .value = {128, 256, 512, 1024},
-                                .changes_bits = true,
-                                .help = "threads of a block; a block does one row"},
-                        [WAVES_PER_EU] = {.name = "waves_per_eu",
-                                .count = 3,
-                                .value = {0, 1, 2},
-                                .help = "waves the compiler aims at for each SIMD; 0 leaves it the choice"},
-                },
+const struct ft_schema rmsnorm_gpu_schema =
+        {
+                RMSNORM_SCHEMA_FIELDS,
+                .knob_count = RMSNORM_KNOBS,
+                .knob =
+                        {
+                                [RMSNORM_BLOCK_THREADS] = {.name = "BLOCK_THREADS",
+                                        .count = 24,
+                                        .value = {32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384,
+                                                416, 448, 480, 512, 576, 640, 704, 768, 832, 896, 960, 1024},
+                                        .help = "threads of a block"},
+                                [RMSNORM_WAVES_PER_EU] = {.name = "waves_per_eu",
+                                        .count = 8,
+                                        .value = {0, 1, 2, 4, 8, 10, 12, 16},
+                                        .help = "waves that must fit on a SIMD unit or scheduler at once; 0 "
+                                                "leaves it "
+                                                "to the compiler"},
+                                [RMSNORM_ROW_THREADS] = {.name = "ROW_THREADS",
+                                        .count = 26,
+                                        .value =
+                                                {8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352,
+                                                        384, 416, 448, 480, 512, 576, 640, 704, 768, 832, 896,
+                                                        960, 1024},
+                                        .changes_bits = true,
+                                        .help = "threads that share a row; the block works on "
+                                                "BLOCK_THREADS / ROW_THREADS rows at once"},
+                                [RMSNORM_WAVES_EXACT] = {.name = "waves_exact",
+                                        .count = 2,
+                                        .value = {0, 1},
+                                        .help = "1: waves_per_eu is a maximum too, (k,k); AMD only"},
+                                [RMSNORM_PASSES] = {.name = "PASSES",
+                                        .count = 2,
+                                        .value = {1, 2},
+                                        .changes_bits = true,
+                                        .help = "1: a row stays in registers; 2: it is read again once its "
+                                                "sum is "
+                                                "known"},
+                                [RMSNORM_NONTEMPORAL] = {.name = "NONTEMPORAL",
+                                        .count = 6,
+                                        .value = {0, 1, 2, 3, 4, 6},
+                                        .help = "marked as used once: 1 loads, 2 stores, 3 both; 4: loads "
+                                                "pass by the "
+                                                "first cache, 6: and stores are marked (NVIDIA only)"},
+                                [RMSNORM_WEIGHT] = {.name = "WEIGHT",
+                                        .count = 3,
+                                        .value = {0, 1, 2},
+                                        .help = "loaded after the reduction (0), before it (1), or once for "
+                                                "all rows "
+                                                "of a block (2)"},
+                                [RMSNORM_PREFETCH] = {.name = "PREFETCH",
+                                        .count = 2,
+                                        .value = {0, 1},
+                                        .help = "1: a block loads its next row before it reduces this one"},
+                                [RMSNORM_BLOCKS_PER_UNIT] = {.name = "BLOCKS_PER_UNIT",
+                                        .count = 7,
+                                        .value = {0, 1, 2, 3, 4, 6, 8},
+                                        .help = "blocks launched for each compute unit, which share all "
+                                                "rows; 0: a "
+                                                "block for each set of rows"},
+                        },
 };
 
-/* 128-bit pieces of a row. */
+static bool is_amd(const struct ft_traits *traits)
+{
+	return strcmp(traits->kind, "cuda") != 0;
+}
+
+static uint64_t wave_of(const struct ft_traits *traits)
+{
+	return traits->wave ? traits->wave : is_amd(traits) ? 64 : 32;
+}
+
+/* 128-bit pieces of a row, as the device source counts them. */
 static uint64_t vectors(const struct rmsnorm_problem *problem)
 {
 	uint64_t width = 16 / rmsnorm_dtype_size(problem->dtype);
 
-	return (problem->n + width - 1) / width;
+	return problem->n % width ? (problem->n + 2 * width - 2) / width : problem->n / width;
 }
 
-/* As few threads as keep a row in registers, at most 4 vectors a thread. With fewer rows than units the rest
- * of the device idles, so a row gets twice the threads. */
+static uint64_t slots(const struct rmsnorm_problem *problem, uint64_t row_threads)
+{
+	return (vectors(problem) + row_threads - 1) / row_threads;
+}
+
+/* Registers that a row and, if it is loaded early, the weight take of a thread: 4 a vector. */
+static uint64_t row_registers(const struct rmsnorm_problem *problem, const int64_t *value)
+{
+	uint64_t each = 4;
+
+	if (value[RMSNORM_WEIGHT] != 0)
+		each += 4 * rmsnorm_dtype_size(problem->weight) / rmsnorm_dtype_size(problem->dtype);
+	if (value[RMSNORM_PREFETCH])
+		each += 4;
+	return each * slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]);
+}
+
+/* Registers that a thread can have with blocks of that size, less what addresses and sums need. */
+static uint64_t register_room(const struct ft_traits *traits, const int64_t *value)
+{
+	uint64_t file = is_amd(traits) && wave_of(traits) == 64 ? 512 * 64 * 4 : 65536;
+	uint64_t most = file / (uint64_t)value[RMSNORM_BLOCK_THREADS];
+
+	if (most > 255)
+		most = 255;
+	return most > 40 ? most - 30 : most / 4;
+}
+
+static bool fits(const struct rmsnorm_problem *problem, const struct ft_traits *traits, const int64_t *value)
+{
+	return row_registers(problem, value) <= register_room(traits, value);
+}
+
+static bool has_value(unsigned knob, uint64_t value)
+{
+	const struct ft_knob_def *def = &rmsnorm_gpu_schema.knob[knob];
+
+	for (uint32_t i = 0; i < def->count; i++)
+		if ((uint64_t)def->value[i] == value)
+			return true;
+	return false;
+}
+
+/* The first size of a row's team, from `least` on, that leaves a thread `each` vectors or fewer. */
+static uint64_t threads_for(
+        const struct rmsnorm_problem *problem, const struct ft_traits *traits, uint64_t least, uint64_t each)
+{
+	const struct ft_knob_def *def = &rmsnorm_gpu_schema.knob[RMSNORM_ROW_THREADS];
+	uint64_t wave = wave_of(traits);
+
+	for (uint32_t i = 0; i < def->count; i++) {
+		uint64_t threads = (uint64_t)def->value[i];
+
+		if (threads < least || (threads > wave && threads % wave != 0))
+			continue;
+		if (slots(problem, threads) <= each)
+			return threads;
+	}
+	return 1024;
+}
+
+/* Few rows: a device's units are not all busy, so a row gets a thread for each vector. Many: a thread takes
+ * four, and short rows share a block, so that loads of several rows are in flight. */
+static void nvidia_standard(
+        const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
+{
+	bool few = problem->m <= 2 * traits->units;
+	uint64_t row = threads_for(problem, traits, few ? 32 : 16, few ? 1 : 4);
+	uint64_t block = row;
+
+	while (block < 128 && (!few || block < 64))
+		block *= 2;
+	value[RMSNORM_ROW_THREADS] = (int64_t)row;
+	value[RMSNORM_BLOCK_THREADS] = (int64_t)block;
+	value[RMSNORM_WEIGHT] = 1;
+	value[RMSNORM_NONTEMPORAL] = 3;
+}
+
+/* One wave a row up to 512 elements of 16 bits, 256 threads from 2048 on, 512 beyond 8192; the order of a
+ * row's sum is the same for every m. */
+static void amd_standard(
+        const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
+{
+	uint64_t row_vectors = vectors(problem);
+	bool few = problem->m < 256;
+	uint64_t row = 8, block;
+
+	while (row < 256 && row < row_vectors)
+		row *= 2;
+	if (row_vectors > 4 * 256)
+		row = 512;
+	if (row_vectors > 4 * 512)
+		row = 1024;
+	block = few ? wave_of(traits) : 256;
+	if (block < row)
+		block = row;
+	value[RMSNORM_ROW_THREADS] = (int64_t)row;
+	value[RMSNORM_BLOCK_THREADS] = (int64_t)block;
+	value[RMSNORM_WEIGHT] = 1;
+	value[RMSNORM_NONTEMPORAL] = 1;
+}
+
+/* Settles what follows from the rest: a row that has no room in registers is read twice. */
+static void settle(const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
+{
+	value[RMSNORM_PASSES] = 1;
+	if (fits(problem, traits, value))
+		return;
+	value[RMSNORM_WEIGHT] = 0;
+	value[RMSNORM_PREFETCH] = 0;
+	if (!fits(problem, traits, value))
+		value[RMSNORM_PASSES] = 2;
+}
+
 void rmsnorm_gpu_standard(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, struct ft_config *config)
 {
-	uint64_t row = vectors(problem);
-	uint64_t each = problem->m < traits->units ? 2 : 4;
-	int64_t value[KNOBS] = {[BLOCK_THREADS] = 128, [WAVES_PER_EU] = 0};
+	int64_t value[RMSNORM_KNOBS] = {0};
 
-	while (value[BLOCK_THREADS] < 1024 && (uint64_t)value[BLOCK_THREADS] * each < row)
-		value[BLOCK_THREADS] *= 2;
+	if (is_amd(traits))
+		amd_standard(problem, traits, value);
+	else
+		nvidia_standard(problem, traits, value);
+	settle(problem, traits, value);
 	rmsnorm_config_of(&rmsnorm_gpu_schema, value, config);
+}
+
+struct adding {
+	const struct rmsnorm_problem *problem;
+	const struct ft_traits *traits;
+	struct ft_config standard;
+	struct ft_space *space;
+	struct ft_error *error;
+};
+
+static int add(struct adding *adding, const int64_t *value, const char *pruned)
+{
+	struct ft_config config;
+
+	rmsnorm_config_of(&rmsnorm_gpu_schema, value, &config);
+	for (uint32_t i = 0; i < adding->space->count; i++)
+		if (ft_config_equal(&adding->space->config[i], &config))
+			return 0;
+	return rmsnorm_space_add(adding->space, &config, &adding->standard, pruned, adding->error);
+}
+
+/* Why a config with these threads a row cannot win; NULL if it may. */
+static const char *idle(const struct rmsnorm_problem *problem, uint64_t row_threads)
+{
+	uint64_t given = slots(problem, row_threads) * row_threads;
+	uint64_t used = vectors(problem);
+
+	if (row_threads > 32 && used * 2 <= row_threads)
+		return "half of the threads or more have nothing to do";
+	if (row_threads > 32 && used * 5 < given * 4)
+		return "a fifth of the lanes or more are idle";
+	return NULL;
+}
+
+/* Blocks of 128, 256, 512 and 1024 threads, one row each, times three values of waves_per_eu. */
+static int add_plain(struct adding *adding)
+{
+	for (int64_t block = 128; block <= 1024; block *= 2)
+		for (int64_t waves = 0; waves <= 2; waves++) {
+			int64_t value[RMSNORM_KNOBS] = {
+			        [RMSNORM_BLOCK_THREADS] = block,
+			        [RMSNORM_ROW_THREADS] = block,
+			        [RMSNORM_WAVES_PER_EU] = waves,
+			        [RMSNORM_NONTEMPORAL] = 3,
+			        [RMSNORM_WEIGHT] = 1,
+			};
+
+			settle(adding->problem, adding->traits, value);
+			if (add(adding, value, idle(adding->problem, (uint64_t)block)) < 0)
+				return -1;
+		}
+	return 0;
+}
+
+static int add_team(struct adding *adding, uint64_t row, uint64_t rows)
+{
+	const struct rmsnorm_problem *problem = adding->problem;
+	static const int8_t hints[] = {3, 0, 6};
+
+	for (unsigned hint = 0; hint < (is_amd(adding->traits) ? 2 : 3); hint++)
+		for (int64_t weight = 1; weight >= 0; weight--) {
+			int64_t value[RMSNORM_KNOBS] = {
+			        [RMSNORM_BLOCK_THREADS] = (int64_t)(row * rows),
+			        [RMSNORM_ROW_THREADS] = (int64_t)row,
+			        [RMSNORM_NONTEMPORAL] = hints[hint],
+			        [RMSNORM_WEIGHT] = weight,
+			};
+
+			settle(problem, adding->traits, value);
+			if (value[RMSNORM_PASSES] == 2 && row < 1024)
+				continue; /* longer rows want more threads, not more passes */
+			if (add(adding, value, NULL) < 0)
+				return -1;
+		}
+	return 0;
 }
 
 int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         struct ft_space *space, struct ft_error *error)
 {
-	const struct ft_knob_def *threads = &rmsnorm_gpu_schema.knob[BLOCK_THREADS];
-	const struct ft_knob_def *waves = &rmsnorm_gpu_schema.knob[WAVES_PER_EU];
-	struct ft_config standard;
+	const struct ft_knob_def *teams = &rmsnorm_gpu_schema.knob[RMSNORM_ROW_THREADS];
+	struct adding adding = {.problem = problem, .traits = traits, .space = space, .error = error};
+	uint64_t wave = wave_of(traits);
+	int64_t value[RMSNORM_KNOBS];
 
-	rmsnorm_gpu_standard(problem, traits, &standard);
-	for (uint32_t i = 0; i < threads->count; i++) {
-		/* The next smaller block has a thread for every vector already. */
-		bool idle = i > 0 && (uint64_t)threads->value[i - 1] >= vectors(problem);
+	rmsnorm_gpu_standard(problem, traits, &adding.standard);
+	for (uint32_t i = 0; i < teams->count; i++) {
+		uint64_t row = (uint64_t)teams->value[i];
 
-		for (uint32_t j = 0; j < waves->count; j++) {
-			int64_t value[KNOBS] = {
-			        [BLOCK_THREADS] = threads->value[i], [WAVES_PER_EU] = waves->value[j]};
-			struct ft_config config;
-
-			rmsnorm_config_of(&rmsnorm_gpu_schema, value, &config);
-			if (rmsnorm_space_add(space, &config, &standard,
-			            idle ? "half of the threads or more have nothing to do" : NULL,
-			            error) < 0)
+		if (row > wave ? row % wave != 0 : wave % row != 0)
+			continue;
+		if (slots(problem, row) > 8 || idle(problem, row))
+			continue;
+		if (row < wave && row > 8 && row / 2 >= vectors(problem))
+			continue;
+		for (uint64_t rows = 1; row * rows <= 512 || rows == 1; rows *= 2) {
+			if (row * rows < 2 * wave || row * rows % wave != 0 ||
+			        !has_value(RMSNORM_BLOCK_THREADS, row * rows))
+				continue;
+			if (rows > 1 && problem->m < rows * traits->units)
+				continue;
+			if (add_team(&adding, row, rows) < 0)
 				return -1;
 		}
 	}
-	return 0;
+	if (add_plain(&adding) < 0)
+		return -1;
+	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
+		value[i] = adding.standard.knob[i].value;
+	return add(&adding, value, NULL);
+}
+
+static int refuse(struct ft_error *error, const struct ft_config *config, unsigned knob, const char *bound)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%lld", (long long)config->knob[knob].value);
+	return ft_fail_field(error, FT_E_BAD_VALUE, config->knob[knob].name, text, bound);
 }
 
 int rmsnorm_gpu_check_config(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         const struct ft_config *config, struct ft_error *error)
 {
-	(void)problem; /* every problem has the whole product of the knobs */
-	(void)traits;
-	(void)config;
-	(void)error;
+	uint64_t wave = wave_of(traits);
+	int64_t value[RMSNORM_KNOBS];
+	char bound[64];
+
+	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
+		value[i] = config->knob[i].value;
+	uint64_t row = (uint64_t)value[RMSNORM_ROW_THREADS];
+	uint64_t block = (uint64_t)value[RMSNORM_BLOCK_THREADS];
+
+	if (block % wave != 0) {
+		snprintf(bound, sizeof bound, "a multiple of the wave, %llu", (unsigned long long)wave);
+		return refuse(error, config, RMSNORM_BLOCK_THREADS, bound);
+	}
+	if (block % row != 0 || (row > wave ? row % wave != 0 : wave % row != 0)) {
+		snprintf(bound, sizeof bound,
+		        "whole waves of %llu or a part of one, and divide BLOCK_THREADS",
+		        (unsigned long long)wave);
+		return refuse(error, config, RMSNORM_ROW_THREADS, bound);
+	}
+	if (!is_amd(traits) && value[RMSNORM_WAVES_EXACT])
+		return refuse(error, config, RMSNORM_WAVES_EXACT, "0 on this kind of device");
+	if (is_amd(traits) && value[RMSNORM_NONTEMPORAL] > 3)
+		return refuse(error, config, RMSNORM_NONTEMPORAL, "at most 3 on this kind of device");
+	if (value[RMSNORM_PASSES] == 1 && slots(problem, row) > 32)
+		return refuse(error, config, RMSNORM_PASSES, "2 for rows of that length");
+	if (value[RMSNORM_PASSES] == 2 && (value[RMSNORM_PREFETCH] || value[RMSNORM_WEIGHT]))
+		return refuse(error, config, RMSNORM_PASSES, "1 with PREFETCH or WEIGHT");
 	return 0;
 }

@@ -1,0 +1,47 @@
+#include "kernels/rmsnorm/gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void define(struct rmsnorm_defines *defines, const char *name, uint64_t value)
+{
+	snprintf(defines->text[defines->count++], RMSNORM_DEFINE_SIZE, "-D%s=%llu", name,
+	        (unsigned long long)value);
+}
+
+static uint64_t knob(const struct ft_config *config, unsigned index)
+{
+	return (uint64_t)config->knob[index].value;
+}
+
+void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, struct rmsnorm_defines *defines)
+{
+	memset(defines, 0, sizeof *defines);
+	define(defines, "RN_N", problem->n);
+	define(defines, "RN_X", problem->dtype);
+	define(defines, "RN_W", problem->weight);
+	define(defines, "RN_WAVE", traits->wave);
+	define(defines, "RN_BLOCK_THREADS", knob(config, RMSNORM_BLOCK_THREADS));
+	define(defines, "RN_ROW_THREADS", knob(config, RMSNORM_ROW_THREADS));
+	define(defines, "RN_WAVES_PER_EU", knob(config, RMSNORM_WAVES_PER_EU));
+	define(defines, "RN_WAVES_EXACT", knob(config, RMSNORM_WAVES_EXACT));
+	define(defines, "RN_PASSES", knob(config, RMSNORM_PASSES));
+	define(defines, "RN_NONTEMPORAL", knob(config, RMSNORM_NONTEMPORAL));
+	define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));
+	define(defines, "RN_PREFETCH", knob(config, RMSNORM_PREFETCH));
+}
+
+void rmsnorm_gpu_launch(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, struct rmsnorm_launch *launch)
+{
+	uint64_t each = knob(config, RMSNORM_BLOCKS_PER_UNIT);
+	uint64_t grid;
+
+	launch->block = (unsigned)knob(config, RMSNORM_BLOCK_THREADS);
+	launch->rows = launch->block / (unsigned)knob(config, RMSNORM_ROW_THREADS);
+	/* HIP counts the threads of a whole grid in 32 bits; a block walks on, so fewer blocks do as well. */
+	launch->blocks_limit = each ? (unsigned)(each * traits->units) : (1u << 31) / launch->block;
+	grid = (problem->m + launch->rows - 1) / launch->rows;
+	launch->grid = grid < launch->blocks_limit ? (unsigned)grid : launch->blocks_limit;
+}

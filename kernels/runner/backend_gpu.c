@@ -1,0 +1,1225 @@
+#include "kernels/runner/backend_gpu.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "kernels/rmsnorm/reference.h"
+#include "kernels/runner/gpu_devices.h"
+#include "kernels/runner/gpu_worker.h"
+#include "kernels/runner/hip.h"
+
+/* How a sample is taken: part of the identity of every result, raised when it changes. */
+#define GPU_METHOD "graph-1"
+
+enum {
+	GUARD = 1024, /* bytes of poison before and after an output */
+	POISON = 0xa5,
+	CHECK_BLOCK = 256,
+	TARGET_NS = 400000, /* that a sample should take */
+	LAUNCHES_MAX = 400,
+	WARM_MAX_NS = 60000000,
+	PATHS_MAX = 4,
+};
+
+#define EPS RMSNORM_EPS
+
+enum check_kernel {
+	FILL_ROWS,
+	FILL_WEIGHT,
+	CHECK_ROWS,
+	REFERENCE_ROW,
+	CHECK_GUARDS,
+	NOTHING,
+	READ_ALL,
+	CHECK_KERNELS
+};
+
+struct member {
+	struct rmsnorm_launch launch;
+	char launch_text[64];
+	char key[FT_HASH_SIZE];
+	struct gpu_code code; /* of a built one, until it is loaded */
+	hip_module module;
+	hip_function function;
+	hip_graph_exec graph;
+	unsigned launches; /* in the graph */
+};
+
+/* Built already, and not yet told of by build_wait. */
+struct ready {
+	struct ready *next;
+	struct ft_built built;
+};
+
+struct gpu {
+	struct ft_backend base;
+	struct hip hip;
+	struct ft_backend_device device[GPU_DEVICES_MAX];
+	char driver[64], builder[192], compiler_path[256];
+	const char *path[PATHS_MAX + 1];
+	struct gpu_pool *pool;
+
+	/* ---- of one sweep ---- */
+	bool sweeping;
+	struct rmsnorm_problem problem;
+	struct ft_traits traits;
+	size_t index; /* of the device */
+	uint64_t seed, memory_cap;
+	char code_dir[256]; /* "": none */
+	size_t count;
+	struct ft_config *config;
+	struct member *member;
+	struct ready *first, **last;
+
+	/* The context is made, and memory taken, on a thread while configs compile. */
+	pthread_t setup;
+	bool setup_runs;
+	atomic_bool setup_over;
+	int setup_failed;
+	struct ft_error setup_error;
+
+	bool ready; /* check code loaded, inputs filled */
+	struct gpu_code check;
+	char check_key[FT_HASH_SIZE];
+	bool check_tried;
+	struct ft_error check_error;
+	hip_module check_module;
+	hip_function kernel[CHECK_KERNELS];
+
+	int ordinal; /* the device's number in the library */
+	bool current;
+	hip_stream stream;
+	hip_event start, stop;
+	char *arena, *flush, *result, *scratch;
+	uint64_t span; /* bytes of x, and of y */
+	uint64_t x_at; /* offset of x in a set; y is at GUARD */
+	uint64_t weight_at;
+	uint64_t set; /* bytes of one */
+	uint64_t sets;
+	uint64_t flush_bytes;
+	unsigned launches; /* in a sample */
+	uint64_t floor_ps; /* of an empty kernel */
+};
+
+static struct gpu *gpu_of(struct ft_backend *backend)
+{
+	return (struct gpu *)(void *)backend;
+}
+
+/* ---- errors ---- */
+
+/* After these nothing runs any more in the process. */
+static bool is_sticky(hip_error code)
+{
+	static const hip_error sticky[] = {
+	        46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 999};
+
+	for (size_t i = 0; i < sizeof sticky / sizeof *sticky; i++)
+		if (sticky[i] == code)
+			return true;
+	return false;
+}
+
+static int failed(const struct gpu *gpu, hip_error code, const char *what, struct ft_error *error)
+{
+	if (!code)
+		return 0;
+	ft_fail(error, FT_E_UNAVAILABLE, "%s: %s (error %d)", what, gpu->hip.GetErrorString(&gpu->hip, code),
+	        code);
+	return is_sticky(code) ? FT_BACKEND_LOST : -1;
+}
+
+/* ---- names of things ---- */
+
+static void hash_text(const char *const *text, size_t count, char hash[FT_HASH_SIZE])
+{
+	XXH128_canonical_t canonical;
+	XXH3_state_t state;
+
+	XXH3_128bits_reset(&state);
+	for (size_t i = 0; i < count; i++)
+		XXH3_128bits_update(&state, text[i], strlen(text[i]) + 1);
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
+	for (size_t i = 0; i < sizeof canonical.digest; i++)
+		snprintf(hash + 2 * i, 3, "%02x", canonical.digest[i]);
+}
+
+static bool is_cuda(void)
+{
+	return strcmp(hip_kind, "cuda") == 0;
+}
+
+static void option(struct gpu_options *options, const char *text)
+{
+	snprintf(options->text[options->count++], sizeof options->text[0], "%s", text);
+}
+
+/* What every source is compiled with. `arch` may carry features ("gfx90a:xnack-"): code for any setting of
+ * them loads in all. */
+static void base_options(const char *arch, struct gpu_options *options)
+{
+	char text[sizeof options->text[0]];
+
+	memset(options, 0, sizeof *options);
+	if (is_cuda()) {
+		snprintf(text, sizeof text, "--gpu-architecture=%s", arch);
+		option(options, text);
+		option(options, "--std=c++17");
+		option(options, "--ptxas-options=-v");
+		return;
+	}
+	snprintf(text, sizeof text, "--offload-arch=%.*s", (int)strcspn(arch, ":"), arch);
+	option(options, text);
+	option(options, "-std=c++17");
+	option(options, "-O3");
+	/* Said, as the default changed between releases. */
+	option(options, "-mcode-object-version=4");
+	if (strncmp(arch, "gfx1", 4) == 0)
+		option(options, "-mcumode");
+}
+
+void gpu_rmsnorm_options(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, struct gpu_options *options)
+{
+	struct rmsnorm_defines defines;
+
+	base_options(traits->arch, options);
+	rmsnorm_gpu_defines(problem, traits, config, &defines);
+	for (unsigned i = 0; i < defines.count; i++)
+		option(options, defines.text[i]);
+}
+
+int gpu_launch_json(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, char *text, size_t size)
+{
+	char pairs[FT_CONFIG_TEXT_SIZE * 2];
+	struct rmsnorm_launch launch;
+	size_t at = 0;
+	int length;
+
+	rmsnorm_gpu_launch(problem, traits, config, &launch);
+	for (uint32_t i = 0; i < config->count && at < sizeof pairs; i++)
+		at += (size_t)snprintf(pairs + at, sizeof pairs - at, "%s\"%s\":%" PRId64, i ? "," : "",
+		        config->knob[i].name, config->knob[i].value);
+	length = snprintf(text, size,
+	        "{\"kernel\":\"rmsnorm\",\"arch\":\"%s\",\"n\":%" PRIu64
+	        ",\"dtype\":\"%s\",\"weight_dtype\":\"%s\",\"config\":{%s},\"launch\":{\"block\":%u,"
+	        "\"rows_a_block\":%u,\"blocks_at_most\":%u,\"dynamic_shared_bytes\":0,"
+	        "\"grid\":\"min(ceil(m / rows_a_block), blocks_at_most)\",\"arguments\":[\"y: pointer\",\"x: "
+	        "pointer\",\"weight: pointer\",\"m: int64\",\"row_stride: int64, in elements\",\"eps: "
+	        "float\"]}}",
+	        traits->arch, problem->n, rmsnorm_dtype_name(problem->dtype),
+	        rmsnorm_dtype_name(problem->weight), pairs, launch.block, launch.rows, launch.blocks_limit);
+	return length > 0 && (size_t)length < size ? 0 : -1;
+}
+
+int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error)
+{
+	char build[80], real[4096];
+	struct hip_rtc rtc;
+	int major = 0, minor = 0;
+
+	if (hip_rtc_load(&rtc, error) < 0)
+		return -1;
+	rtc.Version(&major, &minor);
+	gpu_build_id(rtc.path, build, sizeof build);
+	snprintf(path, path_size, "%s", rtc.path);
+	/* hiprtc answers 9.0 in every release: the file's name says more. */
+	const char *name = realpath(rtc.path, real) ? strrchr(real, '/') + 1 : rtc.path;
+
+	snprintf(text, size, "%s-%d.%d file=%.60s build=%.40s", hip_rtc_name, major, minor, name,
+	        build[0] ? build : "none");
+	return 0;
+}
+
+/* ---- life ---- */
+
+static int open_backend(struct ft_backend *self, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+	const char *root = getenv("FLYTUNE_SYSFS_ROOT");
+	char library_build[80] = "";
+	int version = 0, paths = 0;
+	struct ft_error why;
+	bool loaded;
+
+	gpu_clear_environment();
+	self->device = gpu->device;
+	self->files = gpu->path;
+	if (!root)
+		root = "";
+	loaded = hip_load(&gpu->hip, &why) == 0;
+	if (!loaded)
+		snprintf(self->reason, sizeof self->reason, "%.255s", why.message);
+	if (is_cuda()) {
+		hip_error code = loaded ? gpu->hip.Init(0) : 0;
+
+		if (code) {
+			snprintf(self->reason, sizeof self->reason, "NVIDIA's driver does not start: %.150s",
+			        gpu->hip.GetErrorString(&gpu->hip, code));
+			loaded = false;
+		}
+		if (loaded) {
+			gpu->hip.DriverGetVersion(&version);
+			self->device_count = gpu_devices_nvidia(&gpu->hip, root, gpu->device, self->reason);
+		}
+		gpu_driver_version(root, "nvidia", gpu->driver, sizeof gpu->driver);
+	} else if (loaded) {
+		self->device_count = gpu_devices_amd(root, gpu->device, self->reason);
+		gpu_driver_version(root, "amdgpu", gpu->driver, sizeof gpu->driver);
+	}
+	if (loaded &&
+	        gpu_builder(gpu->builder, sizeof gpu->builder, gpu->compiler_path, sizeof gpu->compiler_path,
+	                &why) < 0) {
+		snprintf(self->reason, sizeof self->reason, "%.255s", why.message);
+		self->device_count = 0;
+	}
+	if (gpu->hip.library[0]) {
+		gpu_build_id(gpu->hip.library, library_build, sizeof library_build);
+		gpu->path[paths++] = gpu->hip.library;
+	}
+	if (gpu->compiler_path[0])
+		gpu->path[paths++] = gpu->compiler_path;
+	gpu->path[paths++] = is_cuda() ? "/sys/module/nvidia/version" : "/sys/module/amdgpu/srcversion";
+	gpu->path[paths] = NULL;
+	snprintf(self->identity, sizeof self->identity,
+	        "runner=flytune-" FLYTUNE_VERSION
+	        " compiler=%s runtime=%s-%d:%.40s driver=%s method=" GPU_METHOD,
+	        gpu->builder[0] ? gpu->builder : "none", hip_kind, version,
+	        library_build[0] ? library_build : "none", gpu->driver[0] ? gpu->driver : "none");
+	return gpu_pool_open(&gpu->pool, 0, error);
+}
+
+static void finish(struct ft_backend *self);
+
+static void close_backend(struct ft_backend *self)
+{
+	struct gpu *gpu = gpu_of(self);
+
+	if (gpu->sweeping)
+		finish(self);
+	gpu_pool_close(gpu->pool);
+	gpu->pool = NULL;
+}
+
+static void source_hash(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE])
+{
+	const char *text[] = {kernel, gpu_source_text(GPU_SOURCE_RMSNORM)};
+
+	(void)self;
+	hash_text(text, 2, hash);
+}
+
+/* ---- preparing ---- */
+
+static uint64_t padded(uint64_t bytes)
+{
+	return (bytes + 255) & ~UINT64_C(255);
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* One set of buffers: guard, y, guard, x, weight. */
+static void lay_out(struct gpu *gpu)
+{
+	uint64_t element = rmsnorm_dtype_size(gpu->problem.dtype);
+
+	gpu->span = ((gpu->problem.m - 1) * gpu->problem.row_stride + gpu->problem.n) * element;
+	gpu->x_at = padded(GUARD + gpu->span + GUARD);
+	gpu->weight_at = gpu->x_at + padded(gpu->span);
+	gpu->set = gpu->weight_at + padded(gpu->problem.n * rmsnorm_dtype_size(gpu->problem.weight));
+}
+
+static char *y_of(const struct gpu *gpu, uint64_t set)
+{
+	return gpu->arena + set * gpu->set + GUARD;
+}
+
+static char *x_of(const struct gpu *gpu, uint64_t set)
+{
+	return gpu->arena + set * gpu->set + gpu->x_at;
+}
+
+static char *weight_of(const struct gpu *gpu, uint64_t set)
+{
+	return gpu->arena + set * gpu->set + gpu->weight_at;
+}
+
+/* As many sets as keep one launch's data out of the caches until it is used again, or as a sample has
+ * launches, within what there is of memory. */
+static int take_memory(struct gpu *gpu, struct ft_error *error)
+{
+	size_t available = 0, total = 0;
+	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap, scratch = padded(gpu->problem.n * 8);
+	int code = failed(
+	        gpu, gpu->hip.MemGetInfo(&available, &total), "the device does not tell its memory", error);
+
+	if (code)
+		return code;
+	/* Some is left alone: contexts, modules and graphs take more, and others use the device too. */
+	cap = available - at_most(available, at_least(UINT64_C(256) << 20, total / 64));
+	cap = at_most(cap, gpu->memory_cap ? gpu->memory_cap : at_least(total / 4, UINT64_C(2) << 30));
+	gpu->flush_bytes = padded(cache * 5 / 2);
+	if (gpu->set + scratch + gpu->flush_bytes > cap)
+		gpu->flush_bytes = padded(1 << 20);
+	if (gpu->set + scratch + gpu->flush_bytes > cap)
+		return ft_fail(error, FT_E_UNAVAILABLE,
+		        "the problem takes %" PRIu64 " MiB of device memory; %" PRIu64
+		        " MiB may be used (%zu MiB of %zu are free)",
+		        (gpu->set + scratch + gpu->flush_bytes) >> 20, cap >> 20, available >> 20,
+		        total >> 20);
+	uint64_t rotation = (cache * 5 / 2 + gpu->set - 1) / gpu->set;
+	/* At 5 TB/s and a microsecond a launch, more than any device does in a sample. */
+	uint64_t sample = TARGET_NS / (1000 + gpu->set / 5000) + 1;
+
+	gpu->sets = at_most(at_most(rotation + 1, sample), LAUNCHES_MAX);
+	gpu->sets = at_most(gpu->sets, (cap - scratch - gpu->flush_bytes) / gpu->set);
+	if ((code = failed(gpu, gpu->hip.Malloc((void **)&gpu->arena, gpu->sets * gpu->set),
+	             "cannot allocate the buffers", error)) ||
+	        (code = failed(gpu, gpu->hip.Malloc((void **)&gpu->flush, gpu->flush_bytes),
+	                 "cannot allocate the buffer that clears caches", error)) ||
+	        (code = failed(
+	                 gpu, gpu->hip.Malloc((void **)&gpu->scratch, scratch), "cannot allocate", error)) ||
+	        (code = failed(gpu, gpu->hip.Malloc((void **)&gpu->result, 256), "cannot allocate", error)))
+		return code;
+	return 0;
+}
+
+/* AMD's devices are counted in sysfs; the library's number of one is found by its PCI address. */
+static int find_ordinal(struct gpu *gpu, struct ft_error *error)
+{
+	const char *wanted = gpu->device[gpu->index].shown.pci;
+	int count = 0, code;
+
+	gpu->ordinal = (int)gpu->index;
+	if (is_cuda())
+		return 0;
+	if ((code = failed(gpu, gpu->hip.Init(0), "HIP does not start", error)) ||
+	        (code = failed(gpu, gpu->hip.GetDeviceCount(&count), "HIP sees no device", error)))
+		return code;
+	for (int i = 0; i < count; i++) {
+		char pci[32] = "";
+
+		if (gpu->hip.DeviceGetPCIBusId(pci, sizeof pci, i) == 0 &&
+		        strncasecmp(pci, wanted, 12) == 0) {
+			gpu->ordinal = i;
+			return 0;
+		}
+	}
+	return ft_fail(error, FT_E_UNAVAILABLE,
+	        "HIP does not show the device at %s: is its node in /dev/dri readable, and "
+	        "HIP_VISIBLE_DEVICES unset?",
+	        wanted);
+}
+
+static int set_up(struct gpu *gpu, struct ft_error *error)
+{
+	int code;
+
+	if ((code = find_ordinal(gpu, error)) ||
+	        (code = failed(
+	                 gpu, gpu->hip.SetDevice(&gpu->hip, gpu->ordinal), "cannot use the device", error)) ||
+	        (code = take_memory(gpu, error)) ||
+	        (code = failed(gpu, gpu->hip.StreamCreateWithFlags(&gpu->stream, HIP_STREAM_NON_BLOCKING),
+	                 "cannot make a stream", error)) ||
+	        (code = failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->start, HIP_EVENT_DEFAULT),
+	                 "cannot make an event", error)) ||
+	        (code = failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->stop, HIP_EVENT_DEFAULT),
+	                 "cannot make an event", error)))
+		return code;
+	return failed(gpu, gpu->hip.MemsetD8Async(gpu->flush, 0, gpu->flush_bytes, gpu->stream),
+	        "cannot write to the device", error);
+}
+
+static void *set_up_thread(void *argument)
+{
+	struct gpu *gpu = argument;
+
+	gpu->setup_failed = set_up(gpu, &gpu->setup_error);
+	atomic_store(&gpu->setup_over, true);
+	return NULL;
+}
+
+static int submit_check(struct gpu *gpu, struct ft_error *error)
+{
+	const char
+	        *text[sizeof((struct gpu_options *)0)->text / sizeof((struct gpu_options *)0)->text[0] + 2];
+	struct gpu_options options;
+	size_t count = 0;
+
+	base_options(gpu->traits.arch, &options);
+	for (; count < options.count; count++)
+		text[count] = options.text[count];
+	text[count] = gpu_source_text(GPU_SOURCE_CHECK);
+	text[count + 1] = gpu->builder;
+	hash_text(text, count + 2, gpu->check_key);
+	if (gpu->code_dir[0] && gpu_code_load(gpu->code_dir, gpu->check_key, &gpu->check)) {
+		gpu->check_tried = true;
+		return 0;
+	}
+	return gpu_pool_submit(
+	        gpu->pool, NULL, GPU_SOURCE_CHECK, gpu->traits.arch, text, options.count, error);
+}
+
+static int prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+
+	gpu->sweeping = true;
+	gpu->problem = rmsnorm_unpack(sweep->problem);
+	gpu->index = sweep->device;
+	gpu->traits = gpu->device[sweep->device].traits;
+	gpu->seed = sweep->seed;
+	gpu->memory_cap = sweep->memory_cap;
+	snprintf(gpu->code_dir, sizeof gpu->code_dir, "%s", sweep->code_dir ? sweep->code_dir : "");
+	gpu->count = sweep->count;
+	gpu->config = calloc(sweep->count, sizeof *gpu->config);
+	gpu->member = calloc(sweep->count, sizeof *gpu->member);
+	gpu->first = NULL;
+	gpu->last = &gpu->first;
+	if (!gpu->config || !gpu->member)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	memcpy(gpu->config, sweep->config, sweep->count * sizeof *gpu->config);
+	lay_out(gpu);
+	if (submit_check(gpu, error) < 0)
+		return -1;
+	atomic_store(&gpu->setup_over, false);
+	if (pthread_create(&gpu->setup, NULL, set_up_thread, gpu) != 0)
+		return ft_fail(error, FT_E_SYSTEM, "cannot start a thread");
+	gpu->setup_runs = true;
+	return 0;
+}
+
+/* ---- building ---- */
+
+static int tell(struct gpu *gpu, const struct ft_built *built, struct ft_error *error)
+{
+	struct ready *ready = calloc(1, sizeof *ready);
+
+	if (!ready)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	ready->built = *built;
+	*gpu->last = ready;
+	gpu->last = &ready->next;
+	return 0;
+}
+
+static void describe(const struct gpu_code *code, struct ft_built *built)
+{
+	memcpy(built->code, code->hash, sizeof built->code);
+	built->registers = code->registers;
+	built->spills = code->spills;
+	built->build_ns = code->build_ns;
+}
+
+/* For tests of what a sweep does with a bad kernel: "loop:KNOB=VALUE,…" makes the configs that match it run
+ * for ever, "wild:…" makes them write far outside, "near:…" just behind the output. */
+static unsigned fault_of(const struct ft_config *config)
+{
+	static const char *const names[] = {"loop:", "wild:", "near:"};
+	const char *text = getenv("FLYTUNE_TEST_FAULT");
+	struct ft_config match;
+
+	for (unsigned i = 0; text && i < sizeof names / sizeof *names; i++) {
+		if (strncmp(text, names[i], 5) != 0 || ft_config_parse(text + 5, &match, NULL) < 0)
+			continue;
+		for (uint32_t k = 0; k < match.count; k++) {
+			const struct ft_knob_value *knob = ft_config_find(config, match.knob[k].name);
+
+			if (!knob || knob->value != match.knob[k].value)
+				return 0;
+		}
+		return i + 1;
+	}
+	return 0;
+}
+
+static int build_start(struct ft_backend *self, size_t index, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+	struct member *member = &gpu->member[index];
+	const struct ft_config *config = &gpu->config[index];
+	struct ft_built built = {.index = index};
+	struct gpu_options options;
+	const char *text[GPU_OPTIONS_MAX + 3];
+	unsigned fault = fault_of(config);
+	size_t count = 0;
+
+	gpu_rmsnorm_options(&gpu->problem, &gpu->traits, config, &options);
+	if (fault)
+		snprintf(options.text[options.count++], sizeof options.text[0], "-DRN_FAULT=%u", fault);
+	rmsnorm_gpu_launch(&gpu->problem, &gpu->traits, config, &member->launch);
+	snprintf(member->launch_text, sizeof member->launch_text, "block=%u rows=%u blocks=%u",
+	        member->launch.block, member->launch.rows, member->launch.blocks_limit);
+	for (; count < options.count; count++)
+		text[count] = options.text[count];
+	text[count] = gpu_source_text(GPU_SOURCE_RMSNORM);
+	text[count + 1] = gpu->builder;
+	text[count + 2] = member->launch_text;
+	hash_text(text, count + 3, member->key);
+	if (gpu->code_dir[0] && gpu_code_load(gpu->code_dir, member->key, &member->code)) {
+		built.cached = true;
+		describe(&member->code, &built);
+		return tell(gpu, &built, error);
+	}
+	return gpu_pool_submit(
+	        gpu->pool, member, GPU_SOURCE_RMSNORM, gpu->traits.arch, text, options.count, error);
+}
+
+/* Keeping is for next time: a full disk does not stop this sweep. */
+static void keep(const struct gpu *gpu, const char *key, const struct gpu_code *code, const char *extra)
+{
+	if (gpu->code_dir[0])
+		gpu_code_keep(gpu->code_dir, key, code, extra, NULL);
+}
+
+static void take_check(struct gpu *gpu, struct gpu_compiled *compiled)
+{
+	gpu->check_tried = true;
+	gpu->check_error = compiled->error;
+	if (!compiled->failed) {
+		gpu->check.data = compiled->data;
+		gpu->check.size = compiled->size;
+		compiled->data = NULL;
+		if (gpu_code_inspect(&gpu->check, "check_rows", compiled->log, "", &gpu->check_error) < 0)
+			gpu_code_free(&gpu->check);
+		else
+			keep(gpu, gpu->check_key, &gpu->check, "{}");
+	}
+	free(compiled->data);
+	free(compiled->log);
+}
+
+static void take_member(struct gpu *gpu, struct gpu_compiled *compiled, struct ft_built *built)
+{
+	struct member *member = compiled->tag;
+	char extra[4096];
+
+	memset(built, 0, sizeof *built);
+	built->index = (size_t)(member - gpu->member);
+	built->failed = compiled->failed;
+	built->error = compiled->error;
+	built->build_ns = compiled->build_ns;
+	if (!compiled->failed) {
+		member->code.data = compiled->data;
+		member->code.size = compiled->size;
+		member->code.build_ns = compiled->build_ns;
+		compiled->data = NULL;
+		if (gpu_code_inspect(&member->code, RMSNORM_KERNEL_NAME, compiled->log, member->launch_text,
+		            &built->error) < 0) {
+			built->failed = true;
+		} else {
+			if (!member->code.target[0])
+				snprintf(member->code.target, sizeof member->code.target, "%s",
+				        gpu->traits.arch);
+			if (gpu_launch_json(&gpu->problem, &gpu->traits, &gpu->config[built->index], extra,
+			            sizeof extra) == 0)
+				keep(gpu, member->key, &member->code, extra);
+			describe(&member->code, built);
+		}
+	}
+	free(compiled->data);
+	free(compiled->log);
+}
+
+static int build_wait(struct ft_backend *self, struct ft_built *built, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+	struct gpu_compiled compiled;
+
+	for (;;) {
+		if (atomic_load(&gpu->setup_over) && gpu->setup_failed) {
+			if (error)
+				*error = gpu->setup_error;
+			return -1;
+		}
+		if (gpu->first) {
+			struct ready *ready = gpu->first;
+
+			*built = ready->built;
+			gpu->first = ready->next;
+			if (!gpu->first)
+				gpu->last = &gpu->first;
+			free(ready);
+			return 1;
+		}
+		int got = gpu_pool_wait(gpu->pool, &compiled, error);
+
+		if (got <= 0)
+			return got;
+		if (compiled.tag) {
+			take_member(gpu, &compiled, built);
+			return 1;
+		}
+		take_check(gpu, &compiled);
+	}
+}
+
+/* ---- running ---- */
+
+static int launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsigned block,
+        void **arguments, struct ft_error *error)
+{
+	return failed(gpu,
+	        gpu->hip.ModuleLaunchKernel(
+	                function, (unsigned)grid, 1, 1, block, 1, 1, 0, gpu->stream, arguments, NULL),
+	        "cannot launch", error);
+}
+
+static int launch_member(const struct gpu *gpu, const struct member *member, void *y, void *x, void *weight,
+        struct ft_error *error)
+{
+	int64_t m = (int64_t)gpu->problem.m, stride = (int64_t)gpu->problem.row_stride;
+	float eps = (float)EPS;
+	void *arguments[] = {&y, &x, &weight, &m, &stride, &eps};
+
+	return launch(gpu, member->function, member->launch.grid, member->launch.block, arguments, error);
+}
+
+static uint64_t check_grid(const struct gpu *gpu, uint64_t wanted)
+{
+	return at_least(1, at_most(wanted, gpu->traits.units * 16));
+}
+
+static int fill(struct gpu *gpu, uint64_t set, struct ft_error *error)
+{
+	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
+	        stride = (int64_t)gpu->problem.row_stride;
+	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
+	uint64_t seed = gpu->seed * UINT64_C(0x9e3779b97f4a7c15) + (set << 40);
+	uint64_t weight_seed = ~seed;
+	void *x = x_of(gpu, set), *weight = weight_of(gpu, set);
+	void *rows[] = {&x, &m, &n, &stride, &type, &seed};
+	void *weights[] = {&weight, &n, &weight_type, &weight_seed};
+	int code = launch(
+	        gpu, gpu->kernel[FILL_ROWS], check_grid(gpu, gpu->problem.m), CHECK_BLOCK, rows, error);
+
+	return code ? code
+	            : launch(gpu, gpu->kernel[FILL_WEIGHT],
+	                      check_grid(gpu, (gpu->problem.n + CHECK_BLOCK - 1) / CHECK_BLOCK), CHECK_BLOCK,
+	                      weights, error);
+}
+
+static int synchronize(const struct gpu *gpu, struct ft_error *error)
+{
+	return failed(gpu, gpu->hip.StreamSynchronize(gpu->stream), "a kernel failed", error);
+}
+
+static int fetch(const struct gpu *gpu, void *to, const void *from, uint64_t size, struct ft_error *error)
+{
+	int code = synchronize(gpu, error);
+
+	return code ? code
+	            : failed(gpu, gpu->hip.MemcpyDtoH(to, (void *)(uintptr_t)from, size),
+	                      "cannot read from the device", error);
+}
+
+/* The problem of one packed row of this one. */
+static struct rmsnorm_problem row_problem(const struct gpu *gpu)
+{
+	struct rmsnorm_problem one = gpu->problem;
+
+	one.m = 1;
+	one.row_stride = one.n;
+	return one;
+}
+
+struct row_on_host {
+	void *x, *y, *weight;
+	double *want, *got;
+};
+
+static void free_row(struct row_on_host *row)
+{
+	free(row->x);
+	free(row->y);
+	free(row->weight);
+	free(row->want);
+	free(row->got);
+}
+
+static int fetch_row(const struct gpu *gpu, uint64_t number, struct row_on_host *row, struct ft_error *error)
+{
+	uint64_t n = gpu->problem.n, element = rmsnorm_dtype_size(gpu->problem.dtype);
+	uint64_t weight = rmsnorm_dtype_size(gpu->problem.weight);
+	uint64_t at = number * gpu->problem.row_stride * element;
+	int code;
+
+	memset(row, 0, sizeof *row);
+	row->x = malloc(n * element);
+	row->y = malloc(n * element);
+	row->weight = malloc(n * weight);
+	row->want = malloc(n * sizeof(double));
+	row->got = malloc(n * sizeof(double));
+	if (!row->x || !row->y || !row->weight || !row->want || !row->got) {
+		free_row(row);
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	}
+	if ((code = fetch(gpu, row->x, x_of(gpu, 0) + at, n * element, error)) ||
+	        (code = fetch(gpu, row->y, y_of(gpu, 0) + at, n * element, error)) ||
+	        (code = fetch(gpu, row->weight, weight_of(gpu, 0), n * weight, error)))
+		free_row(row);
+	return code;
+}
+
+/* The device's float64 reference of one row is held against the host's. */
+static int check_reference(struct gpu *gpu, uint64_t number, struct ft_error *error)
+{
+	struct rmsnorm_problem one = row_problem(gpu);
+	int64_t n = (int64_t)gpu->problem.n, stride = (int64_t)gpu->problem.row_stride,
+	        row_number = (int64_t)number;
+	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
+	double inverse = 1.0 / (double)gpu->problem.n, eps = EPS;
+	void *out = gpu->scratch, *x = x_of(gpu, 0), *weight = weight_of(gpu, 0);
+	void *arguments[] = {
+	        &out, &x, &weight, &row_number, &n, &stride, &inverse, &eps, &type, &weight_type};
+	struct row_on_host row;
+	int code = launch(gpu, gpu->kernel[REFERENCE_ROW], 1, CHECK_BLOCK, arguments, error);
+
+	if (code || (code = fetch_row(gpu, number, &row, error)))
+		return code;
+	code = fetch(gpu, row.got, gpu->scratch, gpu->problem.n * sizeof(double), error);
+	rmsnorm_reference_rows(&one, row.x, row.weight, 0, 1, row.want);
+	for (int64_t i = 0; i < n && !code; i++) {
+		double off = row.got[i] - row.want[i], size = row.want[i] < 0 ? -row.want[i] : row.want[i];
+
+		if (!(off <= 1e-12 * size + 1e-300 && off >= -1e-12 * size - 1e-300))
+			code = ft_fail(error, FT_E_UNAVAILABLE,
+			        "the device's float64 reference is wrong: row %" PRIu64 ", column %" PRId64
+			        ": %.17g, and %.17g on the host",
+			        number, i, row.got[i], row.want[i]);
+	}
+	free_row(&row);
+	return code;
+}
+
+/* Joins the thread that made the context, loads the checking code, fills the buffers. */
+static int get_ready(struct gpu *gpu, struct ft_error *error)
+{
+	static const char *const names[CHECK_KERNELS] = {"fill_rows", "fill_weight", "check_rows",
+	        "reference_row", "check_guards", "nothing", "read_all"};
+	struct gpu_compiled compiled;
+	struct ft_built built;
+	int code;
+
+	if (gpu->ready)
+		return 0;
+	if (gpu->setup_runs) {
+		pthread_join(gpu->setup, NULL);
+		gpu->setup_runs = false;
+	}
+	if (gpu->setup_failed) {
+		if (error)
+			*error = gpu->setup_error;
+		return gpu->setup_failed;
+	}
+	while (!gpu->check_tried) {
+		code = gpu_pool_wait(gpu->pool, &compiled, error);
+		if (code < 0)
+			return -1;
+		if (code == 0)
+			return ft_fail(error, FT_E_UNAVAILABLE, "the checking code was never built");
+		if (!compiled.tag) {
+			take_check(gpu, &compiled);
+			continue;
+		}
+		take_member(gpu, &compiled, &built);
+		if (tell(gpu, &built, error) < 0)
+			return -1;
+	}
+	if (!gpu->check.data) {
+		if (error)
+			*error = gpu->check_error;
+		return -1;
+	}
+	if ((code = failed(gpu, gpu->hip.SetDevice(&gpu->hip, gpu->ordinal), "cannot use the device", error)))
+		return code;
+	gpu->current = true;
+	if ((code = failed(gpu, gpu->hip.ModuleLoadData(&gpu->check_module, gpu->check.data),
+	             "cannot load the checking code", error)))
+		return code;
+	for (int i = 0; i < CHECK_KERNELS; i++)
+		if ((code = failed(gpu,
+		             gpu->hip.ModuleGetFunction(&gpu->kernel[i], gpu->check_module, names[i]),
+		             "cannot find the checking code", error)))
+			return code;
+	for (uint64_t set = 0; set < gpu->sets; set++)
+		if ((code = fill(gpu, set, error)))
+			return code;
+	if ((code = check_reference(gpu, 0, error)) ||
+	        (code = check_reference(gpu, gpu->problem.m / 2, error)) ||
+	        (code = check_reference(gpu, gpu->problem.m - 1, error)))
+		return code;
+	gpu->ready = true;
+	return 0;
+}
+
+static int load_member(struct gpu *gpu, struct member *member, struct ft_error *error)
+{
+	int code;
+
+	if (member->function)
+		return 0;
+	if (!member->code.data)
+		return ft_fail(error, FT_E_UNAVAILABLE, "this config was not built");
+	if ((code = failed(gpu, gpu->hip.ModuleLoadData(&member->module, member->code.data),
+	             "cannot load the code object", error)) ||
+	        (code = failed(gpu,
+	                 gpu->hip.ModuleGetFunction(&member->function, member->module, RMSNORM_KERNEL_NAME),
+	                 "the code object has no " RMSNORM_KERNEL_NAME, error)))
+		return code;
+	return 0;
+}
+
+static int guard(struct gpu *gpu, uint64_t first, uint64_t rows, uint64_t skip, uint64_t stride,
+        struct ft_error *error)
+{
+	void *zone = y_of(gpu, 0) - GUARD, *result = gpu->result;
+	unsigned poison = POISON;
+	void *arguments[] = {&zone, &first, &rows, &skip, &stride, &poison, &result};
+
+	return launch(gpu, gpu->kernel[CHECK_GUARDS], check_grid(gpu, rows), CHECK_BLOCK, arguments, error);
+}
+
+/* Runs one launch into set 0 and judges it. The output lies in poison; in place, only around the whole of it.
+ */
+static int run_and_check(
+        struct gpu *gpu, const struct member *member, bool in_place, double *largest, struct ft_error *error)
+{
+	uint64_t element = rmsnorm_dtype_size(gpu->problem.dtype), found[3];
+	uint64_t row_bytes = gpu->problem.n * element, stride_bytes = gpu->problem.row_stride * element;
+	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
+	        stride = (int64_t)gpu->problem.row_stride;
+	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
+	double inverse = 1.0 / (double)gpu->problem.n, eps = EPS;
+	void *y = y_of(gpu, 0), *x = x_of(gpu, 0), *weight = weight_of(gpu, 0), *result = gpu->result;
+	void *arguments[] = {&y, &x, &weight, &m, &n, &stride, &inverse, &eps, &type, &weight_type, &result};
+	const char *how = in_place ? " in place" : "";
+	int code;
+
+	if ((code = failed(gpu,
+	             gpu->hip.MemsetD8Async(
+	                     y_of(gpu, 0) - GUARD, POISON, GUARD + gpu->span + GUARD, gpu->stream),
+	             "cannot poison the output", error)) ||
+	        (code = failed(gpu, gpu->hip.MemsetD8Async(gpu->result, 0, 32, gpu->stream),
+	                 "cannot write to the device", error)))
+		return code;
+	if (in_place &&
+	        (code = failed(gpu, gpu->hip.MemcpyDtoDAsync(y, x, gpu->span, gpu->stream),
+	                 "cannot copy the input", error)))
+		return code;
+	if ((code = launch_member(gpu, member, y, in_place ? y : x, weight, error)) ||
+	        (code = launch(gpu, gpu->kernel[CHECK_ROWS], check_grid(gpu, gpu->problem.m), CHECK_BLOCK,
+	                 arguments, error)) ||
+	        (code = guard(gpu, 0, 1, 0, GUARD, error)) ||
+	        (code = guard(gpu, GUARD + gpu->span, 1, 0, GUARD, error)))
+		return code;
+	if (!in_place && stride_bytes > row_bytes && m > 1 &&
+	        (code = guard(gpu, GUARD, gpu->problem.m - 1, row_bytes, stride_bytes, error)))
+		return code;
+	if ((code = fetch(gpu, found, gpu->result, sizeof found, error)))
+		return code;
+	if (found[1]) {
+		ft_fail(error, FT_E_UNAVAILABLE,
+		        "it writes outside of its rows%s: %" PRIu64 " bytes, one of them %" PRId64
+		        " bytes from the output's begin",
+		        how, found[1], (int64_t)(~found[2] - GUARD));
+		return 1;
+	}
+	float worst;
+	uint32_t bits = (uint32_t)(found[0] >> 32);
+
+	memcpy(&worst, &bits, sizeof worst);
+	if ((double)worst > *largest)
+		*largest = (double)worst;
+	if ((double)worst <= rmsnorm_bound(gpu->problem.dtype))
+		return 0;
+	/* The host looks at that row itself, and says which element it is; in place its input is gone from y
+	 * only. */
+	struct rmsnorm_problem one = row_problem(gpu);
+	struct rmsnorm_worst element_at = {0};
+	struct row_on_host row;
+	uint64_t number = found[0] & 0xffffffffu;
+
+	if ((code = fetch_row(gpu, number, &row, error)))
+		return code;
+	rmsnorm_compare_rows(&one, row.x, row.weight, row.y, 0, 1, &element_at);
+	element_at.row = number;
+	if (rmsnorm_worst_check(&element_at, gpu->problem.dtype, error) == 0)
+		ft_fail(error, FT_E_UNAVAILABLE,
+		        "row %" PRIu64 "%s is wrong by %g on the device and right when read back", number,
+		        how, (double)worst);
+	free_row(&row);
+	return 1;
+}
+
+static int verify(struct ft_backend *self, size_t index, double *largest, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+	struct member *member = &gpu->member[index];
+	int code;
+
+	*largest = 0;
+	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, error)))
+		return code;
+	code = run_and_check(gpu, member, false, largest, error);
+	return code ? code : run_and_check(gpu, member, true, largest, error);
+}
+
+/* ---- timing ---- */
+
+/* A graph of many launches, each on the next set of buffers. */
+static int capture(struct gpu *gpu, const struct member *member, unsigned launches, hip_graph_exec *exec,
+        struct ft_error *error)
+{
+	void *unused = gpu->result;
+	void *nothing[] = {&unused};
+	hip_graph graph = NULL;
+	hip_error ended;
+	int code = failed(gpu, gpu->hip.StreamBeginCapture(gpu->stream, HIP_CAPTURE_THREAD_LOCAL),
+	        "cannot capture a graph", error);
+
+	if (code)
+		return code;
+	for (unsigned i = 0; i < launches && !code; i++) {
+		uint64_t set = i % gpu->sets;
+
+		code = member ? launch_member(gpu, member, y_of(gpu, set), x_of(gpu, set),
+		                        weight_of(gpu, set), error)
+		              : launch(gpu, gpu->kernel[NOTHING], 1, CHECK_BLOCK, nothing, error);
+	}
+	ended = gpu->hip.StreamEndCapture(gpu->stream, &graph);
+	if (!code)
+		code = failed(gpu, ended, "cannot capture a graph", error);
+	if (!code)
+		code = failed(
+		        gpu, gpu->hip.GraphInstantiate(&gpu->hip, exec, graph), "cannot make a graph", error);
+	if (graph)
+		gpu->hip.GraphDestroy(graph);
+	return code;
+}
+
+/* Clears the caches by reading other memory, which also keeps the device busy until the graph is on its way;
+ * then times the graph from its first kernel to its last. */
+static int time_graph(struct gpu *gpu, hip_graph_exec exec, uint64_t *elapsed_ns, struct ft_error *error)
+{
+	int64_t quads = (int64_t)(gpu->flush_bytes / 16);
+	void *data = gpu->flush, *never = gpu->result + 128;
+	void *arguments[] = {&data, &quads, &never};
+	float milliseconds = 0;
+	int code;
+
+	if ((code = launch(
+	             gpu, gpu->kernel[READ_ALL], gpu->traits.units * 8, CHECK_BLOCK, arguments, error)) ||
+	        (code = failed(gpu, gpu->hip.EventRecord(gpu->start, gpu->stream), "cannot record an event",
+	                 error)) ||
+	        (code = failed(
+	                 gpu, gpu->hip.GraphLaunch(exec, gpu->stream), "cannot launch a graph", error)) ||
+	        (code = failed(gpu, gpu->hip.EventRecord(gpu->stop, gpu->stream), "cannot record an event",
+	                 error)) ||
+	        (code = failed(gpu, gpu->hip.EventSynchronize(gpu->stop), "a kernel failed", error)) ||
+	        (code = failed(gpu, gpu->hip.EventElapsedTime(&milliseconds, gpu->start, gpu->stop),
+	                 "cannot read an event", error)))
+		return code;
+	*elapsed_ns = (uint64_t)((double)milliseconds * 1e6);
+	return 0;
+}
+
+static int make_graph(struct gpu *gpu, struct member *member, unsigned launches, struct ft_error *error)
+{
+	if (member->graph)
+		gpu->hip.GraphExecDestroy(member->graph);
+	member->graph = NULL;
+	member->launches = launches;
+	return capture(gpu, member, launches, &member->graph, error);
+}
+
+/* Launches that fill a sample, if one takes so long; no more than there are cold buffers for. */
+static unsigned launches_for(const struct gpu *gpu, uint64_t launch_ns)
+{
+	uint64_t count = (TARGET_NS + launch_ns - 1) / at_least(launch_ns, 1);
+
+	if (gpu->sets * gpu->set < 2 * gpu->traits.cache)
+		count = at_most(count, gpu->sets);
+	return (unsigned)at_least(1, at_most(count, LAUNCHES_MAX));
+}
+
+static int measure_floor(struct gpu *gpu, struct ft_error *error)
+{
+	enum { TIMES = 3 };
+	hip_graph_exec exec = NULL;
+	uint64_t best = UINT64_MAX, elapsed;
+	int code = capture(gpu, NULL, gpu->launches, &exec, error);
+
+	for (int i = 0; i < TIMES && !code; i++) {
+		code = time_graph(gpu, exec, &elapsed, error);
+		if (!code && elapsed < best)
+			best = elapsed;
+	}
+	if (exec)
+		gpu->hip.GraphExecDestroy(exec);
+	if (!code)
+		gpu->floor_ps = best * 1000 / gpu->launches;
+	return code;
+}
+
+static int warm(struct ft_backend *self, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+	struct member *member = NULL;
+	uint64_t spent = 0, elapsed = 0, before = 0;
+	int code = get_ready(gpu, error);
+
+	for (size_t i = 0; i < gpu->count && !member; i++)
+		if (gpu->member[i].function)
+			member = &gpu->member[i];
+	if (code || !member)
+		return code ? code : ft_fail(error, FT_E_UNAVAILABLE, "no config is ready to be timed");
+	if ((code = make_graph(gpu, member, (unsigned)at_least(1, at_most(gpu->sets, 16)), error)))
+		return code;
+	/* Until two in a row agree within 2 %: clocks have come up, and all code is on the device. */
+	for (unsigned i = 0; spent < WARM_MAX_NS; i++) {
+		before = elapsed;
+		if ((code = time_graph(gpu, member->graph, &elapsed, error)))
+			return code;
+		spent += elapsed + 50000;
+		if (i >= 4 && elapsed * 50 > before * 49 && elapsed * 50 < before * 51)
+			break;
+	}
+	gpu->launches = launches_for(gpu, elapsed / member->launches);
+	gpu->hip.GraphExecDestroy(member->graph);
+	member->graph = NULL;
+	if ((code = measure_floor(gpu, error)))
+		return code;
+	snprintf(self->method, sizeof self->method,
+	        "graphs of %u launches over %" PRIu64 " sets of buffers (%" PRIu64
+	        " MiB in all); caches cleared before each by reading %" PRIu64
+	        " MiB; an empty kernel takes %.3f us a launch the same way",
+	        gpu->launches, gpu->sets, gpu->sets * gpu->set >> 20, gpu->flush_bytes >> 20,
+	        (double)gpu->floor_ps / 1e6);
+	return 0;
+}
+
+static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+	struct member *member = &gpu->member[index];
+	bool first = !member->graph;
+	uint64_t elapsed;
+	int code;
+
+	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, error)))
+		return code;
+	if (first && (code = make_graph(gpu, member, gpu->launches, error)))
+		return code;
+	if ((code = time_graph(gpu, member->graph, &elapsed, error)))
+		return code;
+	*sample_ps = elapsed * 1000 / member->launches;
+	if (*sample_ps == 0)
+		*sample_ps = 1;
+	/* A config that is many times slower than the rest needs fewer launches. */
+	if (first && elapsed > 4 * (uint64_t)TARGET_NS && member->launches > 4) {
+		unsigned fewer = (unsigned)at_least(4, (uint64_t)member->launches * TARGET_NS / elapsed);
+
+		return make_graph(gpu, member, fewer, error);
+	}
+	return 0;
+}
+
+static void finish(struct ft_backend *self)
+{
+	struct gpu *gpu = gpu_of(self);
+
+	if (gpu->setup_runs)
+		pthread_join(gpu->setup, NULL);
+	gpu->setup_runs = false;
+	/* What is still being compiled belongs to members that go away now. */
+	gpu_pool_drop(gpu->pool);
+	if (!gpu->current && gpu->arena)
+		gpu->hip.SetDevice(&gpu->hip, gpu->ordinal);
+	for (size_t i = 0; i < gpu->count && gpu->member; i++) {
+		struct member *member = &gpu->member[i];
+
+		if (member->graph)
+			gpu->hip.GraphExecDestroy(member->graph);
+		if (member->module)
+			gpu->hip.ModuleUnload(member->module);
+		gpu_code_free(&member->code);
+	}
+	if (gpu->check_module)
+		gpu->hip.ModuleUnload(gpu->check_module);
+	gpu_code_free(&gpu->check);
+	if (gpu->start)
+		gpu->hip.EventDestroy(gpu->start);
+	if (gpu->stop)
+		gpu->hip.EventDestroy(gpu->stop);
+	if (gpu->stream)
+		gpu->hip.StreamDestroy(gpu->stream);
+	char *memory[] = {gpu->arena, gpu->flush, gpu->scratch, gpu->result};
+
+	for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+		if (memory[i])
+			gpu->hip.Free(memory[i]);
+	while (gpu->first) {
+		struct ready *next = gpu->first->next;
+
+		free(gpu->first);
+		gpu->first = next;
+	}
+	free(gpu->config);
+	free(gpu->member);
+	memset((char *)gpu + offsetof(struct gpu, sweeping), 0, sizeof *gpu - offsetof(struct gpu, sweeping));
+	gpu->last = &gpu->first;
+}
+
+uint64_t gpu_launch_floor(const struct ft_backend *backend)
+{
+	return ((const struct gpu *)(const void *)backend)->floor_ps;
+}
+
+const struct gpu_code *gpu_member_code(const struct ft_backend *backend, size_t index)
+{
+	return &((const struct gpu *)(const void *)backend)->member[index].code;
+}
+
+struct ft_backend *gpu_backend_new(void)
+{
+	struct gpu *gpu = calloc(1, sizeof *gpu);
+
+	if (!gpu)
+		return NULL;
+	gpu->last = &gpu->first;
+	gpu->base = (struct ft_backend){.kind = hip_kind,
+	        .open = open_backend,
+	        .close = close_backend,
+	        .source = source_hash,
+	        .prepare = prepare,
+	        .build_start = build_start,
+	        .build_wait = build_wait,
+	        .verify = verify,
+	        .warm = warm,
+	        .measure = measure,
+	        .finish = finish};
+	return &gpu->base;
+}
+
+void gpu_backend_free(struct ft_backend *backend)
+{
+	free(gpu_of(backend));
+}

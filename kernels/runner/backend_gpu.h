@@ -1,0 +1,34 @@
+/* The backend for GPUs: one source against the HIP API, linked with hip_load.c or cuda_load.c. */
+#ifndef FLYTUNE_KERNELS_RUNNER_BACKEND_GPU_H
+#define FLYTUNE_KERNELS_RUNNER_BACKEND_GPU_H
+
+#include "kernels/rmsnorm/gpu.h"
+#include "kernels/runner/backend.h"
+#include "kernels/runner/gpu_code.h"
+
+/* A backend that is not open yet; NULL when out of memory. To be freed after it was closed. */
+struct ft_backend *gpu_backend_new(void);
+void gpu_backend_free(struct ft_backend *backend);
+
+/* What a config is compiled with, in all: options for the run-time compiler, each a text of its own. */
+struct gpu_options {
+	unsigned count;
+	char text[RMSNORM_DEFINES_MAX + 8][RMSNORM_DEFINE_SIZE + 32];
+};
+void gpu_rmsnorm_options(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, struct gpu_options *options);
+
+/* How a config's code is launched, as JSON: LAUNCH.md in short. */
+int gpu_launch_json(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, char *text, size_t size);
+
+/* "nvrtc-13.0 build=…": what compiles. Fails if there is no compiler. */
+int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error);
+
+/* How fast the sweep in preparation is, for one who drives a backend by hand: of an empty kernel, in
+ * picoseconds. */
+uint64_t gpu_launch_floor(const struct ft_backend *backend);
+/* What is known of a member's code. */
+const struct gpu_code *gpu_member_code(const struct ft_backend *backend, size_t index);
+
+#endif

@@ -1,0 +1,152 @@
+#include "kernels/runner/hip.h"
+
+#include <string.h>
+
+/* flytune-runner-cuda: the same table from CUDA's driver and nvrtc. Most calls take the same arguments under
+ * another name; a device address is a pointer here and an integer of that size there. */
+
+const char hip_kind[] = "cuda";
+const char hip_rtc_name[] = "nvrtc";
+
+#define SYMBOL(name, cuda)                            \
+	{                                             \
+		"cu" cuda, offsetof(struct hip, name) \
+	}
+#define PART(cuda, index)                                                                \
+	{                                                                                \
+		"cu" cuda, offsetof(struct hip, part) + (index) * sizeof(void (*)(void)) \
+	}
+
+enum { PART_RETAIN, PART_SET_CURRENT, PART_INSTANTIATE, PART_ERROR };
+
+static const struct hip_symbol symbols[] = {
+        SYMBOL(Init, "Init"),
+        SYMBOL(GetDeviceCount, "DeviceGetCount"),
+        SYMBOL(DeviceGetPCIBusId, "DeviceGetPCIBusId"),
+        SYMBOL(DeviceGetAttribute, "DeviceGetAttribute"),
+        SYMBOL(DeviceTotalMem, "DeviceTotalMem_v2"),
+        SYMBOL(DeviceGetName, "DeviceGetName"),
+        SYMBOL(DriverGetVersion, "DriverGetVersion"),
+        SYMBOL(RuntimeGetVersion, "DriverGetVersion"),
+        SYMBOL(MemGetInfo, "MemGetInfo_v2"),
+        SYMBOL(Malloc, "MemAlloc_v2"),
+        SYMBOL(Free, "MemFree_v2"),
+        SYMBOL(MemcpyHtoD, "MemcpyHtoD_v2"),
+        SYMBOL(MemcpyDtoH, "MemcpyDtoH_v2"),
+        SYMBOL(MemcpyDtoDAsync, "MemcpyDtoDAsync_v2"),
+        SYMBOL(MemsetD8Async, "MemsetD8Async"),
+        SYMBOL(ModuleLoadData, "ModuleLoadData"),
+        SYMBOL(ModuleUnload, "ModuleUnload"),
+        SYMBOL(ModuleGetFunction, "ModuleGetFunction"),
+        SYMBOL(FuncGetAttribute, "FuncGetAttribute"),
+        SYMBOL(ModuleLaunchKernel, "LaunchKernel"),
+        SYMBOL(StreamCreateWithFlags, "StreamCreate"),
+        SYMBOL(StreamDestroy, "StreamDestroy_v2"),
+        SYMBOL(StreamSynchronize, "StreamSynchronize"),
+        SYMBOL(StreamBeginCapture, "StreamBeginCapture_v2"),
+        SYMBOL(StreamEndCapture, "StreamEndCapture"),
+        SYMBOL(GraphLaunch, "GraphLaunch"),
+        SYMBOL(GraphExecDestroy, "GraphExecDestroy"),
+        SYMBOL(GraphDestroy, "GraphDestroy"),
+        SYMBOL(EventCreateWithFlags, "EventCreate"),
+        SYMBOL(EventRecord, "EventRecord"),
+        SYMBOL(EventSynchronize, "EventSynchronize"),
+        SYMBOL(EventElapsedTime, "EventElapsedTime"),
+        SYMBOL(EventDestroy, "EventDestroy_v2"),
+        PART("DevicePrimaryCtxRetain", PART_RETAIN),
+        PART("CtxSetCurrent", PART_SET_CURRENT),
+        PART("GraphInstantiateWithFlags", PART_INSTANTIATE),
+        PART("GetErrorString", PART_ERROR),
+};
+
+/* A device's primary context is retained by the first call and kept until the process ends. */
+static hip_error set_device(const struct hip *hip, int device)
+{
+	void *context = NULL;
+	hip_error failed = ((hip_error(*)(void **, int))hip->part[PART_RETAIN])(&context, device);
+
+	return failed ? failed : ((hip_error(*)(void *))hip->part[PART_SET_CURRENT])(context);
+}
+
+static hip_error instantiate(const struct hip *hip, hip_graph_exec *exec, hip_graph graph)
+{
+	return ((hip_error(*)(hip_graph_exec *, hip_graph, unsigned long long))hip->part[PART_INSTANTIATE])(
+	        exec, graph, 0);
+}
+
+static const char *error_string(const struct hip *hip, hip_error error)
+{
+	const char *text = NULL;
+
+	((hip_error(*)(hip_error, const char **))hip->part[PART_ERROR])(error, &text);
+	return text ? text : "unknown error";
+}
+
+static const char *const driver_names[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", NULL};
+static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
+        "/usr/local/cuda/lib64/libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so.12",
+        "/usr/local/cuda/lib64/libnvrtc.so.11.2", NULL};
+
+int hip_load(struct hip *hip, struct ft_error *error)
+{
+	/* CUdevice_attribute and CUfunction_attribute */
+	static const int attributes[HIP_ATTRIBUTE_COUNT] = {[HIP_ATTRIBUTE_UNITS] = 16,
+	        [HIP_ATTRIBUTE_WAVE] = 10,
+	        [HIP_ATTRIBUTE_L2] = 38,
+	        [HIP_ATTRIBUTE_MAJOR] = 75,
+	        [HIP_ATTRIBUTE_MINOR] = 76,
+	        [HIP_ATTRIBUTE_MEMORY_CLOCK] = 36,
+	        [HIP_ATTRIBUTE_MEMORY_BITS] = 37,
+	        [HIP_ATTRIBUTE_ECC] = 32};
+	static const int function_attributes[HIP_FUNCTION_ATTRIBUTE_COUNT] = {[HIP_FUNCTION_MAX_THREADS] = 0,
+	        [HIP_FUNCTION_SHARED] = 1,
+	        [HIP_FUNCTION_LOCAL] = 3,
+	        [HIP_FUNCTION_REGISTERS] = 4};
+	void *library[1];
+
+	memset(hip, 0, sizeof *hip);
+	hip->kind = hip_kind;
+	memcpy(hip->attribute, attributes, sizeof attributes);
+	memcpy(hip->function_attribute, function_attributes, sizeof function_attributes);
+	hip->SetDevice = set_device;
+	hip->GraphInstantiate = instantiate;
+	hip->GetErrorString = error_string;
+	library[0] = hip_open_library(driver_names, hip->library, sizeof hip->library);
+	if (!library[0])
+		return ft_fail(error, FT_E_UNAVAILABLE,
+		        "NVIDIA's driver is not installed: libcuda.so.1 was looked for");
+	return hip_find_symbols(
+	        library, 1, hip->library, symbols, sizeof symbols / sizeof *symbols, hip, error);
+}
+
+#define RTC(name)                                             \
+	{                                                     \
+		"nvrtc" #name, offsetof(struct hip_rtc, name) \
+	}
+
+static const struct hip_symbol rtc_symbols[] = {
+        RTC(Version),
+        RTC(CreateProgram),
+        RTC(CompileProgram),
+        RTC(GetProgramLogSize),
+        RTC(GetProgramLog),
+        {"nvrtcGetCUBINSize", offsetof(struct hip_rtc, GetCodeSize)},
+        {"nvrtcGetCUBIN", offsetof(struct hip_rtc, GetCode)},
+        RTC(DestroyProgram),
+        RTC(GetErrorString),
+};
+
+int hip_rtc_load(struct hip_rtc *rtc, struct ft_error *error)
+{
+	void *library[1];
+
+	memset(rtc, 0, sizeof *rtc);
+	library[0] = hip_open_library(compiler_names, rtc->path, sizeof rtc->path);
+	if (!library[0])
+		return ft_fail(error, FT_E_UNAVAILABLE,
+		        "CUDA's run-time compiler is not installed: libnvrtc.so.13, .12 and .11.2 were "
+		        "looked "
+		        "for, by name and in /usr/local/cuda/lib64");
+	return hip_find_symbols(
+	        library, 1, rtc->path, rtc_symbols, sizeof rtc_symbols / sizeof *rtc_symbols, rtc, error);
+}

@@ -1,0 +1,242 @@
+/* What the runner itself runs on a GPU: inputs, the float64 check of an output, guards, and kernels to time with.
+ *
+ * Compiled at run time once, like the kernels that it checks, and with as little: no header. Types are 0 f32,
+ * 1 f16, 2 bf16. RN_WAVE is not needed: nothing here depends on the wave. */
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+#define NVIDIA 1
+#define DEVICE static __device__ __forceinline__
+#define KERNEL extern "C" __global__ void __launch_bounds__(256)
+#define SHARED __shared__
+#else
+#define NVIDIA 0
+#define DEVICE static __attribute__((device)) inline __attribute__((always_inline))
+#define KERNEL                                                                                   \
+	extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(256, 256))) void
+#define SHARED __attribute__((shared))
+#endif
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+enum { F32 = 0, F16 = 1, BF16 = 2, BLOCK = 256 };
+
+#if NVIDIA
+DEVICE u32 thread_index() { return threadIdx.x; }
+DEVICE u32 block_index() { return blockIdx.x; }
+DEVICE u32 grid_blocks() { return gridDim.x; }
+DEVICE void barrier() { __syncthreads(); }
+DEVICE void raise(u64 *to, u64 value) { atomicMax(to, value); }
+DEVICE void add(u64 *to, u64 value) { atomicAdd(to, value); }
+DEVICE float rough_inverse_root(float value) { return rsqrtf(value); }
+DEVICE float as_float(u32 bits) { return __uint_as_float(bits); }
+DEVICE u32 as_bits(float value) { return __float_as_uint(value); }
+DEVICE float from_f16(u16 bits)
+{
+	float value;
+	asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+	return value;
+}
+DEVICE u16 to_f16(float value)
+{
+	u16 bits;
+	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+	return bits;
+}
+#else
+DEVICE u32 thread_index() { return __builtin_amdgcn_workitem_id_x(); }
+DEVICE u32 block_index() { return __builtin_amdgcn_workgroup_id_x(); }
+DEVICE u32 grid_blocks() { return __builtin_amdgcn_grid_size_x() / BLOCK; }
+DEVICE void barrier()
+{
+	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+	__builtin_amdgcn_s_barrier();
+	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+DEVICE void raise(u64 *to, u64 value)
+{
+	u64 seen = __atomic_load_n(to, __ATOMIC_RELAXED);
+	while (seen < value &&
+	        !__atomic_compare_exchange_n(to, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+DEVICE void add(u64 *to, u64 value) { __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
+DEVICE float rough_inverse_root(float value) { return __builtin_amdgcn_rsqf(value); }
+DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 as_bits(float value) { return __builtin_bit_cast(u32, value); }
+DEVICE float from_f16(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+DEVICE u16 to_f16(float value) { return __builtin_bit_cast(u16, (_Float16)value); }
+#endif
+
+DEVICE double load(const void *data, i64 at, int type)
+{
+	if (type == F32)
+		return ((const float *)data)[at];
+	u16 bits = ((const u16 *)data)[at];
+	return type == F16 ? from_f16(bits) : as_float((u32)bits << 16);
+}
+
+DEVICE void store(void *data, i64 at, int type, float value)
+{
+	if (type == F32)
+		((float *)data)[at] = value;
+	else if (type == F16)
+		((u16 *)data)[at] = to_f16(value);
+	else
+		((u16 *)data)[at] = (u16)(as_bits(value) >> 16);
+}
+
+/* A well-mixed 64-bit number for each index (splitmix64's finisher). */
+DEVICE u64 mixed(u64 value)
+{
+	value += 0x9e3779b97f4a7c15ull;
+	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+	value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+	return value ^ (value >> 31);
+}
+
+/* Rows of random numbers, about normal, each row of its own magnitude; NaN between the rows, so that whoever
+ * reads there is found out. The last row has nothing after it. */
+KERNEL fill_rows(void *x, i64 m, i64 n, i64 stride, int type, u64 seed)
+{
+	for (i64 row = block_index(); row < m; row += grid_blocks()) {
+		float magnitude = as_float((127u - 6u + (u32)mixed(seed ^ (u64)row) % 13u) << 23) * 1.7320508f;
+		i64 base = row * stride;
+		i64 end = row + 1 < m ? stride : n;
+		for (i64 at = thread_index(); at < end; at += BLOCK) {
+			u64 bits = mixed(seed + (u64)(base + at));
+			float sum = (float)(bits & 0xffff) + (float)(bits >> 16 & 0xffff) +
+			            (float)(bits >> 32 & 0xffff) + (float)(bits >> 48);
+			float value = (sum * (1.0f / 65536.0f) - 2.0f) * magnitude;
+			store(x, base + at, type, at < n ? value : as_float(0x7fc00000u));
+		}
+	}
+}
+
+/* Weights between 0.5 and 1.5, of either sign. */
+KERNEL fill_weight(void *weight, i64 n, int type, u64 seed)
+{
+	i64 step = (i64)grid_blocks() * BLOCK;
+
+	for (i64 at = (i64)block_index() * BLOCK + thread_index(); at < n; at += step) {
+		u64 bits = mixed(seed + (u64)at);
+		float value = 0.5f + (float)(bits & 0xffffff) * (1.0f / 16777216.0f);
+		store(weight, at, type, bits >> 63 ? -value : value);
+	}
+}
+
+/* By Newton's rule: much less code than a square root and a division, and the host checks what comes out. */
+DEVICE double inverse_root(double value)
+{
+	double root = rough_inverse_root((float)value);
+	for (int i = 0; i < 3; i++)
+		root = root * (1.5 - 0.5 * value * root * root);
+	return root;
+}
+
+DEVICE double block_sum(double value, double *shared)
+{
+	shared[thread_index()] = value;
+	for (u32 half = BLOCK / 2; half > 0; half /= 2) {
+		barrier();
+		if (thread_index() < half)
+			shared[thread_index()] += shared[thread_index() + half];
+	}
+	barrier();
+	double sum = shared[0];
+	barrier();
+	return sum;
+}
+
+/* result[0]: the largest error as float bits above the row's low 32 bits. The error of an element is that of
+ * reference.h: to the largest of both magnitudes and the type's smallest normal number. */
+KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n, i64 stride, double inverse_n, double eps,
+        int type, int weight_type, u64 *result)
+{
+	SHARED double shared[BLOCK];
+	double smallest = type == F16 ? 6.103515625e-05 : 1.1754943508222875e-38;
+
+	for (i64 row = block_index(); row < m; row += grid_blocks()) {
+		i64 base = row * stride;
+		double sum = 0;
+		for (i64 at = thread_index(); at < n; at += BLOCK) {
+			double value = load(x, base + at, type);
+			sum += value * value;
+		}
+		sum = block_sum(sum, shared);
+		double scale = inverse_root(sum * inverse_n + eps);
+		float worst = 0;
+		for (i64 at = thread_index(); at < n; at += BLOCK) {
+			double want = load(x, base + at, type) * scale * load(weight, at, weight_type);
+			double got = load(y, base + at, type);
+			double off = got > want ? got - want : want - got;
+			double by = want < 0 ? -want : want;
+			double size = got < 0 ? -got : got;
+			by = size > by ? size : by;
+			by = by > smallest ? by : smallest;
+			float error = (float)off / (float)by;
+			if (!(error < 3.0e38f)) /* NaN too */
+				error = 3.0e38f;
+			worst = error > worst ? error : worst;
+		}
+		raise(result, (u64)as_bits(worst) << 32 | (u64)(row & 0xffffffff));
+	}
+}
+
+/* The float64 reference of one row, to be held against the host's. */
+KERNEL reference_row(double *out, const void *x, const void *weight, i64 row, i64 n, i64 stride, double inverse_n, double eps,
+        int type, int weight_type)
+{
+	SHARED double shared[BLOCK];
+	double sum = 0;
+
+	for (i64 at = thread_index(); at < n; at += BLOCK) {
+		double value = load(x, row * stride + at, type);
+		sum += value * value;
+	}
+	sum = block_sum(sum, shared);
+	double scale = inverse_root(sum * inverse_n + eps);
+	for (i64 at = thread_index(); at < n; at += BLOCK)
+		out[at] = load(x, row * stride + at, type) * scale * load(weight, at, weight_type);
+}
+
+/* Bytes from `first` on that are not `poison`: result[1] counts them, result[2] is raised to ~offset of one. In
+ * each of `rows` pieces, `stride` apart, bytes [skip, stride) are looked at. */
+KERNEL check_guards(const u8 *data, i64 first, i64 rows, i64 skip, i64 stride, u32 poison, u64 *result)
+{
+	for (i64 row = block_index(); row < rows; row += grid_blocks())
+		for (i64 in = skip + thread_index(); in < stride; in += BLOCK) {
+			i64 at = first + row * stride + in;
+			if (data[at] == poison)
+				continue;
+			add(result + 1, 1);
+			raise(result + 2, ~(u64)at);
+		}
+}
+
+/* Does nothing: what a launch costs. */
+KERNEL nothing(u64 *unused)
+{
+	(void)unused;
+}
+
+struct quad {
+	u32 word[4];
+};
+
+/* Reads everything, to drive what is there out of the caches; the write never happens. */
+KERNEL read_all(const quad *data, i64 quads, u32 *never)
+{
+	i64 step = (i64)grid_blocks() * BLOCK;
+	u32 sum = 0;
+
+	for (i64 at = (i64)block_index() * BLOCK + thread_index(); at < quads; at += step) {
+		quad value = data[at];
+		sum |= value.word[0] & value.word[1] & value.word[2] & value.word[3];
+	}
+	if (sum == 0x5a17c0deu)
+		*never = sum;
+}

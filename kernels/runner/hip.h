@@ -1,0 +1,149 @@
+/* HIP as this runner knows it: the few dozen calls that it makes, declared by hand and found at run time.
+ *
+ * One binary serves every release: the shared objects are opened when they are there (hip_load.c), and a unit
+ * test holds these declarations against the real headers where those are installed. cuda_load.c fills the
+ * same table with CUDA's driver API and nvrtc. Only calls, types and numbers that did not change between HIP
+ * 5 and 7 are used; properties of a device are asked for one by one, since the struct that holds them all
+ * changed. */
+#ifndef FLYTUNE_KERNELS_RUNNER_HIP_H
+#define FLYTUNE_KERNELS_RUNNER_HIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/error.h"
+
+typedef int hip_error; /* 0 is success */
+typedef void *hip_stream;
+typedef void *hip_event;
+typedef void *hip_module;
+typedef void *hip_function;
+typedef void *hip_graph;
+typedef void *hip_graph_exec;
+typedef void *hip_program;
+
+enum {
+	HIP_ERROR_INVALID_VALUE = 1,
+	HIP_ERROR_OUT_OF_MEMORY = 2,
+	HIP_ERROR_NO_BINARY = 209, /* the module holds no code for this device */
+	HIP_ERROR_INVALID_IMAGE = 200,
+	HIP_ERROR_NOT_FOUND = 500,
+	HIP_ERROR_LAUNCH_RESOURCES = 701,
+	HIP_EVENT_DEFAULT = 0,
+	HIP_STREAM_NON_BLOCKING = 1,
+	HIP_CAPTURE_THREAD_LOCAL = 1,
+};
+
+/* What is asked of a device; each library has numbers of its own. */
+enum hip_attribute {
+	HIP_ATTRIBUTE_UNITS,
+	HIP_ATTRIBUTE_WAVE,
+	HIP_ATTRIBUTE_L2,
+	HIP_ATTRIBUTE_MAJOR,
+	HIP_ATTRIBUTE_MINOR,
+	HIP_ATTRIBUTE_MEMORY_CLOCK, /* kHz */
+	HIP_ATTRIBUTE_MEMORY_BITS,
+	HIP_ATTRIBUTE_ECC,
+	HIP_ATTRIBUTE_COUNT,
+};
+
+enum hip_function_attribute {
+	HIP_FUNCTION_MAX_THREADS,
+	HIP_FUNCTION_SHARED,
+	HIP_FUNCTION_LOCAL,
+	HIP_FUNCTION_REGISTERS,
+	HIP_FUNCTION_ATTRIBUTE_COUNT,
+};
+
+struct hip {
+	const char *kind;                 /* "hip" or "cuda" */
+	char library[256], rtc_path[256]; /* the files found */
+	int attribute[HIP_ATTRIBUTE_COUNT];
+	int function_attribute[HIP_FUNCTION_ATTRIBUTE_COUNT];
+
+	hip_error (*Init)(unsigned flags);
+	hip_error (*GetDeviceCount)(int *count);
+	/* Makes the device's context, if it has none yet, and the calling thread's own. */
+	hip_error (*SetDevice)(const struct hip *hip, int device);
+	hip_error (*DeviceGetPCIBusId)(char *text, int size, int device);
+	hip_error (*DeviceGetAttribute)(int *value, int attribute, int device);
+	hip_error (*DeviceTotalMem)(size_t *bytes, int device);
+	hip_error (*DeviceGetName)(char *text, int size, int device);
+	hip_error (*DriverGetVersion)(int *version);
+	hip_error (*RuntimeGetVersion)(int *version);
+	hip_error (*MemGetInfo)(size_t *available, size_t *total);
+	hip_error (*Malloc)(void **memory, size_t size);
+	hip_error (*Free)(void *memory);
+	hip_error (*MemcpyHtoD)(void *to, void *from, size_t size);
+	hip_error (*MemcpyDtoH)(void *to, void *from, size_t size);
+	hip_error (*MemcpyDtoDAsync)(void *to, void *from, size_t size, hip_stream stream);
+	hip_error (*MemsetD8Async)(void *to, unsigned char value, size_t count, hip_stream stream);
+	hip_error (*ModuleLoadData)(hip_module *module, const void *image);
+	hip_error (*ModuleUnload)(hip_module module);
+	hip_error (*ModuleGetFunction)(hip_function *function, hip_module module, const char *name);
+	hip_error (*FuncGetAttribute)(int *value, int attribute, hip_function function);
+	hip_error (*ModuleLaunchKernel)(hip_function function, unsigned grid_x, unsigned grid_y,
+	        unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+	        hip_stream stream, void **arguments, void **extra);
+	hip_error (*StreamCreateWithFlags)(hip_stream *stream, unsigned flags);
+	hip_error (*StreamDestroy)(hip_stream stream);
+	hip_error (*StreamSynchronize)(hip_stream stream);
+	hip_error (*StreamBeginCapture)(hip_stream stream, int mode);
+	hip_error (*StreamEndCapture)(hip_stream stream, hip_graph *graph);
+	hip_error (*GraphInstantiate)(const struct hip *hip, hip_graph_exec *exec, hip_graph graph);
+	hip_error (*GraphLaunch)(hip_graph_exec exec, hip_stream stream);
+	hip_error (*GraphExecDestroy)(hip_graph_exec exec);
+	hip_error (*GraphDestroy)(hip_graph graph);
+	hip_error (*EventCreateWithFlags)(hip_event *event, unsigned flags);
+	hip_error (*EventRecord)(hip_event event, hip_stream stream);
+	hip_error (*EventSynchronize)(hip_event event);
+	hip_error (*EventElapsedTime)(float *milliseconds, hip_event start, hip_event stop);
+	hip_error (*EventDestroy)(hip_event event);
+	const char *(*GetErrorString)(const struct hip *hip, hip_error error);
+
+	/* What the calls above that take the table are made of; each library's own. */
+	void (*part[4])(void);
+};
+
+/* The run-time compiler, a library of its own or a part of the other. */
+struct hip_rtc {
+	char path[256];
+	/* Must be called before the first program: without a call to the runtime, the compiler inside of
+	 * HIP's registers its options twice and aborts. It may open devices, so only a compiling process
+	 * calls it. */
+	hip_error (*Wake)(int *ignored);
+	hip_error (*Version)(int *major, int *minor);
+	hip_error (*CreateProgram)(hip_program *program, const char *source, const char *name, int headers,
+	        const char **header, const char **include_name);
+	hip_error (*CompileProgram)(hip_program program, int options, const char **option);
+	hip_error (*GetProgramLogSize)(hip_program program, size_t *size);
+	hip_error (*GetProgramLog)(hip_program program, char *log);
+	hip_error (*GetCodeSize)(hip_program program, size_t *size);
+	hip_error (*GetCode)(hip_program program, char *code);
+	hip_error (*DestroyProgram)(hip_program *program);
+	const char *(*GetErrorString)(hip_error error);
+};
+
+/* "hip" or "cuda": which of the two this program was linked with. */
+extern const char hip_kind[];
+/* Opens the libraries and fills the table. Neither makes a context. An error says what was looked for. */
+int hip_load(struct hip *hip, struct ft_error *error);
+int hip_rtc_load(struct hip_rtc *rtc, struct ft_error *error);
+/* "nvrtc" or "hiprtc" */
+extern const char hip_rtc_name[];
+
+/* ---- shared by both loaders ---- */
+
+/* Opens the first of the names (the last is NULL) that is there; fills `path` with the file found. */
+void *hip_open_library(const char *const *names, char *path, size_t size);
+
+struct hip_symbol {
+	const char *name;
+	size_t offset; /* of a pointer to a function, in the table */
+};
+/* Looks each up in the first library that has it. */
+int hip_find_symbols(void *const *library, size_t libraries, const char *path,
+        const struct hip_symbol *symbol, size_t count, void *table, struct ft_error *error);
+
+#endif

@@ -1,0 +1,151 @@
+#include "kernels/runner/hip.h"
+
+#include <string.h>
+
+/* flytune-runner-hip: AMD's runtime, whichever of its releases is there. */
+
+const char hip_kind[] = "hip";
+const char hip_rtc_name[] = "hiprtc";
+
+#define SYMBOL(name)                                    \
+	{                                               \
+		"hip" #name, offsetof(struct hip, name) \
+	}
+#define PART(name, index)                                                                  \
+	{                                                                                  \
+		"hip" #name, offsetof(struct hip, part) + (index) * sizeof(void (*)(void)) \
+	}
+
+enum { PART_SET_DEVICE, PART_INSTANTIATE, PART_ERROR };
+
+static const struct hip_symbol symbols[] = {
+        SYMBOL(Init),
+        SYMBOL(GetDeviceCount),
+        SYMBOL(DeviceGetPCIBusId),
+        SYMBOL(DeviceGetAttribute),
+        SYMBOL(DeviceTotalMem),
+        SYMBOL(DeviceGetName),
+        SYMBOL(DriverGetVersion),
+        SYMBOL(RuntimeGetVersion),
+        SYMBOL(MemGetInfo),
+        SYMBOL(Malloc),
+        SYMBOL(Free),
+        SYMBOL(MemcpyHtoD),
+        SYMBOL(MemcpyDtoH),
+        SYMBOL(MemcpyDtoDAsync),
+        SYMBOL(MemsetD8Async),
+        SYMBOL(ModuleLoadData),
+        SYMBOL(ModuleUnload),
+        SYMBOL(ModuleGetFunction),
+        SYMBOL(FuncGetAttribute),
+        SYMBOL(ModuleLaunchKernel),
+        SYMBOL(StreamCreateWithFlags),
+        SYMBOL(StreamDestroy),
+        SYMBOL(StreamSynchronize),
+        SYMBOL(StreamBeginCapture),
+        SYMBOL(StreamEndCapture),
+        SYMBOL(GraphLaunch),
+        SYMBOL(GraphExecDestroy),
+        SYMBOL(GraphDestroy),
+        SYMBOL(EventCreateWithFlags),
+        SYMBOL(EventRecord),
+        SYMBOL(EventSynchronize),
+        SYMBOL(EventElapsedTime),
+        SYMBOL(EventDestroy),
+        PART(SetDevice, PART_SET_DEVICE),
+        PART(GraphInstantiate, PART_INSTANTIATE),
+        PART(GetErrorString, PART_ERROR),
+};
+
+static hip_error set_device(const struct hip *hip, int device)
+{
+	return ((hip_error(*)(int))hip->part[PART_SET_DEVICE])(device);
+}
+
+static hip_error instantiate(const struct hip *hip, hip_graph_exec *exec, hip_graph graph)
+{
+	return ((hip_error(*)(hip_graph_exec *, hip_graph, void **, char *,
+	        size_t))hip->part[PART_INSTANTIATE])(exec, graph, NULL, NULL, 0);
+}
+
+static const char *error_string(const struct hip *hip, hip_error error)
+{
+	return ((const char *(*)(hip_error))hip->part[PART_ERROR])(error);
+}
+
+static const char *const runtime_names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+        "/opt/rocm/lib/libamdhip64.so.7", "/opt/rocm/lib/libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so.5",
+        NULL};
+/* Beside the runtime from 6 on, inside of it before; the soname does not follow the version. */
+static const char *const compiler_names[] = {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5",
+        "/opt/rocm/lib/libhiprtc.so.7", "/opt/rocm/lib/libhiprtc.so.6", "/opt/rocm/lib/libhiprtc.so.5", NULL};
+
+static const char absent[] =
+        "HIP is not installed: libamdhip64.so.7, .6 and .5 were looked for, by name and in /opt/rocm/lib";
+
+int hip_load(struct hip *hip, struct ft_error *error)
+{
+	/* hipDeviceAttribute_t and hipFunction_attribute */
+	static const int attributes[HIP_ATTRIBUTE_COUNT] = {[HIP_ATTRIBUTE_UNITS] = 63,
+	        [HIP_ATTRIBUTE_WAVE] = 87,
+	        [HIP_ATTRIBUTE_L2] = 19,
+	        [HIP_ATTRIBUTE_MAJOR] = 23,
+	        [HIP_ATTRIBUTE_MINOR] = 61,
+	        [HIP_ATTRIBUTE_MEMORY_CLOCK] = 60,
+	        [HIP_ATTRIBUTE_MEMORY_BITS] = 59,
+	        [HIP_ATTRIBUTE_ECC] = 0};
+	static const int function_attributes[HIP_FUNCTION_ATTRIBUTE_COUNT] = {[HIP_FUNCTION_MAX_THREADS] = 0,
+	        [HIP_FUNCTION_SHARED] = 1,
+	        [HIP_FUNCTION_LOCAL] = 3,
+	        [HIP_FUNCTION_REGISTERS] = 4};
+	void *library[1];
+
+	memset(hip, 0, sizeof *hip);
+	hip->kind = hip_kind;
+	memcpy(hip->attribute, attributes, sizeof attributes);
+	memcpy(hip->function_attribute, function_attributes, sizeof function_attributes);
+	hip->SetDevice = set_device;
+	hip->GraphInstantiate = instantiate;
+	hip->GetErrorString = error_string;
+	library[0] = hip_open_library(runtime_names, hip->library, sizeof hip->library);
+	if (!library[0])
+		return ft_fail(error, FT_E_UNAVAILABLE, "%s", absent);
+	return hip_find_symbols(
+	        library, 1, hip->library, symbols, sizeof symbols / sizeof *symbols, hip, error);
+}
+
+#define RTC(name)                                              \
+	{                                                      \
+		"hiprtc" #name, offsetof(struct hip_rtc, name) \
+	}
+
+static const struct hip_symbol rtc_symbols[] = {
+        RTC(Version),
+        RTC(CreateProgram),
+        RTC(CompileProgram),
+        RTC(GetProgramLogSize),
+        RTC(GetProgramLog),
+        RTC(GetCodeSize),
+        RTC(GetCode),
+        RTC(DestroyProgram),
+        RTC(GetErrorString),
+};
+
+int hip_rtc_load(struct hip_rtc *rtc, struct ft_error *error)
+{
+	static const struct hip_symbol wake[] = {{"hipGetDeviceCount", offsetof(struct hip_rtc, Wake)}};
+	char runtime_path[sizeof rtc->path];
+	void *library[2];
+
+	memset(rtc, 0, sizeof *rtc);
+	library[1] = hip_open_library(runtime_names, runtime_path, sizeof runtime_path);
+	if (!library[1])
+		return ft_fail(error, FT_E_UNAVAILABLE, "%s", absent);
+	library[0] = hip_open_library(compiler_names, rtc->path, sizeof rtc->path);
+	if (!library[0])
+		memcpy(rtc->path, runtime_path, sizeof rtc->path);
+	if (hip_find_symbols(library, 2, rtc->path, rtc_symbols, sizeof rtc_symbols / sizeof *rtc_symbols,
+	            rtc, error) < 0)
+		return -1;
+	return hip_find_symbols(library + 1, 1, runtime_path, wake, 1, rtc, error);
+}
