@@ -285,6 +285,32 @@ static int add_team(struct adding *adding, uint64_t row, uint64_t rows)
 	return 0;
 }
 
+/* Smaller blocks first, else as they were added. */
+static void sort_space(struct ft_space *space)
+{
+	for (uint32_t i = 1; i < space->count; i++) {
+		struct ft_config config = space->config[i];
+		bool is_standard = space->standard == i;
+		char pruned[sizeof space->pruned[0]];
+		uint32_t at = i;
+
+		memcpy(pruned, space->pruned[i], sizeof pruned);
+		for (; at > 0 &&
+		        space->config[at - 1].knob[RMSNORM_BLOCK_THREADS].value >
+		                config.knob[RMSNORM_BLOCK_THREADS].value;
+		        at--) {
+			space->config[at] = space->config[at - 1];
+			memcpy(space->pruned[at], space->pruned[at - 1], sizeof pruned);
+			if (space->standard == at - 1)
+				space->standard = at;
+		}
+		space->config[at] = config;
+		memcpy(space->pruned[at], pruned, sizeof pruned);
+		if (is_standard)
+			space->standard = at;
+	}
+}
+
 int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         struct ft_space *space, struct ft_error *error)
 {
@@ -317,7 +343,10 @@ int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 		return -1;
 	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
 		value[i] = adding.standard.knob[i].value;
-	return add(&adding, value, NULL);
+	if (add(&adding, value, NULL) < 0)
+		return -1;
+	sort_space(space);
+	return 0;
 }
 
 static int refuse(struct ft_error *error, const struct ft_config *config, unsigned knob, const char *bound)
