@@ -1,0 +1,448 @@
+/* The store when things go wrong around it: kill -9, full disks, errors of the disk. */
+#include "tests/unit/store_help.h"
+
+#include <errno.h>
+#include <lmdb.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+
+/* ---- kill -9 ---- */
+
+enum { KINDS = 3 };
+
+/* What the writing child reports once it is acknowledged. */
+struct acknowledged {
+	uint64_t number;     /* batches 1 to this one are durable */
+	uint64_t generation;
+	uint64_t job; /* an id that was given out, acknowledged or not */
+};
+
+struct writing {
+	struct place *place;
+	int out;
+	uint64_t next;
+	unsigned open; /* batches on their way */
+};
+
+struct written {
+	struct writing *writing;
+	struct acknowledged what;
+};
+
+static void on_written(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct written *written = data;
+
+	if (error != NULL)
+		_exit(3);
+	written->what.generation = generation;
+	if (write(written->writing->out, &written->what, sizeof(written->what)) !=
+	        (ssize_t)sizeof(written->what))
+		_exit(4);
+	written->writing->open--;
+	free(written);
+}
+
+/* Batch `number`: a winner at ladder number % 97, trials, a job, and a name now and then. */
+static void write_one(struct writing *writing)
+{
+	struct store *store = writing->place->store;
+	uint64_t number = writing->next++;
+	struct store_key key = some_key(1, number % 97);
+	struct ft_problem problem = some_problem(1, number % 97);
+	struct store_winner winner = some_winner((int64_t)number);
+	struct trials *trials = trials_new(20);
+	struct store_batch *batch = store_batch_new(store);
+	struct written *written = calloc(1, sizeof(*written));
+	struct ft_job job = {.job = store_next_job(store), .problem = problem};
+	char name[32];
+	uint32_t id;
+
+	strcpy(job.state, "queued");
+	strcpy(job.device, "cpu:0");
+	strcpy(job.kernel, "rmsnorm");
+	snprintf(name, sizeof(name), "identity %u", (unsigned)(number / 10));
+	for (uint32_t i = 0; i < 20; i++) {
+		trials->trial[i].config = some_config(i);
+		trials_samples(trials, i)[0] = number;
+		trials_samples(trials, i)[number % 200] = number;
+	}
+	if (store_intern(store, STORE_IDENTITY, name, &id, NULL) != 0 ||
+	        store_batch_winner(batch, &key, &problem, &winner) != 0 ||
+	        store_batch_trials(batch, &key, 1, trials) != 0 || store_batch_job(batch, &job) != 0)
+		_exit(5);
+	if (number > 60) {
+		store_batch_drop_job(batch, job.job - 60);
+	}
+	trials_free(trials);
+	written->writing = writing;
+	written->what.number = number;
+	written->what.job = job.job;
+	writing->open++;
+	store_submit(batch, on_written, written);
+}
+
+static void write_for_ever(struct place *place, int out, uint64_t next)
+{
+	struct writing writing = {.place = place, .out = out, .next = next};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (place_try_open(place) != 0)
+		_exit(6);
+	for (;;) {
+		while (writing.open < 8)
+			write_one(&writing);
+		uv_run(&place->loop, UV_RUN_ONCE);
+	}
+}
+
+static void what_was_acknowledged_survives_kill_9(void **state)
+{
+	enum { ROUNDS = 50 };
+	struct place *place = place_new();
+	struct acknowledged last = {0}, most = {0};
+	uint64_t next = 1;
+
+	(void)state;
+	/* History is collected meanwhile, so that this, too, is cut off anywhere. */
+	place->limits.history_ns = 0;
+	place->limits.history_rows = 2;
+	place->limits.collect_commits = 2;
+	place->limits.collect_rows = 50;
+	srand(17);
+	for (int round = 0; round < ROUNDS; round++) {
+		int ends[2];
+		int wanted = 1 + rand() % 40;
+		struct acknowledged got;
+
+		assert_int_equal(pipe(ends), 0);
+		pid_t child = fork();
+		assert_true(child >= 0);
+		if (child == 0) {
+			close(ends[0]);
+			write_for_ever(place, ends[1], next);
+		}
+		close(ends[1]);
+		for (int i = 0; i < wanted; i++) {
+			assert_int_equal(read(ends[0], &got, sizeof(got)), sizeof(got));
+			/* Ids are never given out twice, whatever became of the run before. */
+			assert_true(got.job > most.job);
+			most.job = got.job;
+			last = got;
+		}
+		assert_int_equal(kill(child, SIGKILL), 0);
+		while (read(ends[0], &got, sizeof(got)) == (ssize_t)sizeof(got)) {
+			last = got;
+			most.job = got.job;
+		}
+		close(ends[0]);
+		assert_int_equal(waitpid(child, NULL, 0), child);
+
+		place_open(place);
+		assert_true(store_generation(place->store) >= last.generation);
+		assert_int_equal(place_count(place, "data.mdb.damaged", NULL, 0), 0);
+		for (uint64_t back = 0; back < 97 && back < last.number; back++) {
+			uint64_t number = last.number - back;
+			struct store_key key = some_key(1, number % 97);
+			struct trials *trials;
+			int64_t block = get_winner(place, 1, number % 97, 0);
+
+			assert_true(block >= (int64_t)number);
+			assert_int_equal(store_begin(place->store, NULL), 0);
+			assert_int_equal(store_get_trials(place->store, &key, 1, &trials, NULL), 0);
+			store_end(place->store);
+			assert_non_null(trials);
+			assert_int_equal(trials->trial[19].sample_ps[block % 200], block);
+			trials_free(trials);
+			/* A later one may be there, although nobody heard of it. */
+			if ((uint64_t)block > next)
+				next = (uint64_t)block;
+		}
+		char name[32];
+		snprintf(name, sizeof(name), "identity %u", (unsigned)(last.number / 10));
+		bool known = false;
+		for (uint32_t id = 1; store_name_text(place->store, STORE_IDENTITY, id) != NULL; id++)
+			known = known || strcmp(store_name_text(place->store, STORE_IDENTITY, id), name) == 0;
+		assert_true(known);
+		most.job = store_next_job(place->store);
+		assert_true(most.job > last.job);
+		place_close(place);
+		next++;
+	}
+	char report[256];
+	assert_int_equal(store_check(place->path, report, sizeof(report), &place->error), 0);
+	assert_string_equal(place->log, "");
+	place_free(place);
+}
+
+/* ---- a full disk ---- */
+
+static bool on_small_disk(struct place *place)
+{
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+		return false;
+	return mount("none", place->path, "tmpfs", 0, "size=2m,mode=0700") == 0;
+}
+
+static void fill_disk(struct place *place, const char *name)
+{
+	char path[512];
+	uint8_t block[4096] = {0};
+	int fd;
+
+	place_file(place, name, path, sizeof(path));
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	while (write(fd, block, sizeof(block)) > 0)
+		continue;
+	close(fd);
+}
+
+static struct outcome put_note(struct place *place, size_t size)
+{
+	struct store_batch *batch = store_batch_new(place->store);
+	uint8_t *value = calloc(1, size);
+	static unsigned number;
+	char name[32];
+
+	snprintf(name, sizeof(name), "note %u", number++);
+	assert_int_equal(store_batch_note(batch, name, value, size), 0);
+	free(value);
+	return place_commit(place, batch);
+}
+
+static void wait_until_writable(struct place *place)
+{
+	struct store_facts facts;
+
+	for (;;) {
+		store_facts(place->store, &facts);
+		if (facts.degraded[0] == '\0')
+			return;
+		uv_run(&place->loop, UV_RUN_ONCE);
+	}
+}
+
+static void a_full_disk_is_named_and_got_over_without_help(void **state)
+{
+	struct place *place = place_new();
+	struct store_facts facts;
+	struct outcome outcome;
+	char path[512];
+
+	(void)state;
+	if (!on_small_disk(place)) {
+		place_free(place);
+		skip();
+	}
+	place->limits.probe_ms = 20;
+	place_open(place);
+	put_winner(place, 1, 1, 8);
+	fill_disk(place, "filler");
+	outcome = put_note(place, 20000);
+	assert_true(outcome.failed);
+	assert_non_null(strstr(outcome.error.message, "disk full: 0 bytes free in"));
+	store_facts(place->store, &facts);
+	assert_non_null(strstr(facts.degraded, "disk full"));
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+	outcome = put_note(place, 20000);
+	assert_true(outcome.failed);
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+
+	place_file(place, "filler", path, sizeof(path));
+	assert_int_equal(unlink(path), 0);
+	wait_until_writable(place);
+	assert_non_null(strstr(place->log, "can be written again"));
+	assert_false(put_note(place, 20000).failed);
+	/* Each change of state is one line, whatever fails in between. */
+	char *line = strstr(place->log, "disk full");
+	assert_non_null(line);
+	assert_null(strstr(line + 1, "disk full"));
+	place_close(place);
+
+	/* A store on a full disk opens, and answers. */
+	fill_disk(place, "filler");
+	place_open(place);
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+	place_close(place);
+	assert_int_equal(unlink(path), 0);
+	place_open(place);
+	assert_int_equal(put_winner(place, 1, 1, 9), 3);
+	place_close(place);
+	assert_int_equal(umount2(place->path, MNT_DETACH), 0);
+	place_free(place);
+}
+
+static void a_new_store_on_a_full_disk_says_so(void **state)
+{
+	struct place *place = place_new();
+
+	(void)state;
+	if (!on_small_disk(place)) {
+		place_free(place);
+		skip();
+	}
+	fill_disk(place, "filler");
+	assert_int_equal(place_try_open(place), -1);
+	assert_non_null(strstr(place->error.message, "disk full"));
+	assert_int_equal(umount2(place->path, MNT_DETACH), 0);
+	place_free(place);
+}
+
+static void a_read_only_directory_is_a_clear_error(void **state)
+{
+	struct place *place = place_new();
+
+	(void)state;
+	if (!on_small_disk(place)) {
+		place_free(place);
+		skip();
+	}
+	assert_int_equal(mount("none", place->path, NULL, MS_REMOUNT | MS_RDONLY, "size=2m"), 0);
+	assert_int_equal(place_try_open(place), -1);
+	assert_non_null(strstr(place->error.message, "cannot be written"));
+	assert_int_equal(umount2(place->path, MNT_DETACH), 0);
+	place_free(place);
+}
+
+/* ---- errors of the disk, made up ---- */
+
+static _Atomic int commit_fails; /* how often still */
+static _Atomic int commit_code;
+static _Atomic int open_fails;
+
+int __real_mdb_txn_commit(MDB_txn *txn);
+int __wrap_mdb_txn_commit(MDB_txn *txn);
+int __wrap_mdb_txn_commit(MDB_txn *txn)
+{
+	if (commit_fails == 0)
+		return __real_mdb_txn_commit(txn);
+	commit_fails--;
+	mdb_txn_abort(txn);
+	return commit_code;
+}
+
+int __real_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
+int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
+int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode)
+{
+	if (open_fails == 0)
+		return __real_mdb_env_open(env, path, flags, mode);
+	open_fails--;
+	return EIO;
+}
+
+static void an_error_of_the_disk_opens_the_store_anew(void **state)
+{
+	static const int code[] = {EIO, MDB_PANIC, MDB_CORRUPTED};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(code) / sizeof(code[0]); i++) {
+		struct place *place = place_new();
+		struct outcome outcome;
+		struct store_facts facts;
+
+		place->limits.probe_ms = 10;
+		place_open(place);
+		put_winner(place, 1, 1, 8);
+		commit_code = code[i];
+		open_fails = 2;
+		commit_fails = 1;
+		outcome = put_note(place, 10);
+		assert_true(outcome.failed);
+		store_facts(place->store, &facts);
+		assert_true(facts.degraded[0] != '\0');
+		/* Batches that come while the store is away fail, and say why. */
+		while (strstr(place->log, "opened again") == NULL) {
+			put_note(place, 10);
+		}
+		wait_until_writable(place);
+		assert_int_equal(get_winner(place, 1, 1, 0), 8);
+		assert_false(put_note(place, 10).failed);
+		put_winner(place, 1, 1, 9);
+		assert_int_equal(get_winner(place, 1, 1, 0), 9);
+		place_close(place);
+		place_free(place);
+	}
+}
+
+static void reads_fail_cleanly_while_the_store_is_away(void **state)
+{
+	struct place *place = place_new();
+	struct store_key key = some_key(1, 1);
+	struct store_answer answer;
+	struct outcome outcome;
+
+	(void)state;
+	place_open(place);
+	put_winner(place, 1, 1, 8);
+	/* An outer begin, as a session's, is cut short; what follows in it fails. */
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	commit_code = EIO;
+	commit_fails = 1;
+	open_fails = 1000;
+	outcome = put_note(place, 10);
+	assert_true(outcome.failed);
+	while (store_get_answer(place->store, &key, &answer, &place->error) == 1)
+		uv_run(&place->loop, UV_RUN_ONCE);
+	assert_non_null(strstr(place->error.message, "opened again"));
+	assert_int_equal(store_get_answer_at(place->store, &key, 2, &answer, &place->error), -1);
+	store_end(place->store);
+	assert_int_equal(store_begin(place->store, &place->error), -1);
+	/* Closing does not wait for the disk. */
+	place_close(place);
+	open_fails = 0;
+	place_open(place);
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+	place_close(place);
+	place_free(place);
+}
+
+/* ---- descriptors ---- */
+
+static void no_descriptor_of_the_store_survives_an_exec(void **state)
+{
+	struct place *place = place_new();
+	int open_ones = 0;
+
+	(void)state;
+	place_open(place);
+	for (int fd = 3; fd < 256; fd++) {
+		char link[64], target[512];
+		ssize_t length;
+		int flags = fcntl(fd, F_GETFD);
+
+		if (flags < 0)
+			continue;
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		length = readlink(link, target, sizeof(target) - 1);
+		target[length > 0 ? length : 0] = '\0';
+		if (strstr(target, "flytune-store") == NULL)
+			continue;
+		open_ones++;
+		assert_true((flags & FD_CLOEXEC) != 0);
+	}
+	assert_true(open_ones >= 4);
+	place_close(place);
+	place_free(place);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(what_was_acknowledged_survives_kill_9),
+	        cmocka_unit_test(an_error_of_the_disk_opens_the_store_anew),
+	        cmocka_unit_test(reads_fail_cleanly_while_the_store_is_away),
+	        cmocka_unit_test(no_descriptor_of_the_store_survives_an_exec),
+	        cmocka_unit_test(a_full_disk_is_named_and_got_over_without_help),
+	        cmocka_unit_test(a_new_store_on_a_full_disk_says_so),
+	        cmocka_unit_test(a_read_only_directory_is_a_clear_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
