@@ -468,7 +468,8 @@ int salvage_rebuild(struct directory *directory, uint64_t map_bytes, struct salv
 	}
 	snprintf(path, sizeof(path), "%s/" REBUILD_NAME, directory->path);
 	if (store_new_uuid(rescue.meta.uuid, error) != 0 ||
-	        store_environment_open(&rescue.env, &rescue.dbi, path, map_bytes, &cleared, error) != 0)
+	        store_environment_open(
+	                &rescue.env, &rescue.dbi, directory, path, map_bytes, &cleared, error) != 0)
 		goto done;
 	if (child >= 0)
 		rc = receive(&rescue, in);

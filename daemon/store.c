@@ -166,8 +166,8 @@ static int fill_lock_file(const char *path)
 	return rc;
 }
 
-int store_environment_open(MDB_env **env, MDB_dbi *dbi, const char *path, uint64_t map_bytes, bool *cleared,
-        struct ft_error *error)
+int store_environment_open(MDB_env **env, MDB_dbi *dbi, const struct directory *directory, const char *path,
+        uint64_t map_bytes, bool *cleared, struct ft_error *error)
 {
 	MDB_env *made = NULL;
 	MDB_txn *txn = NULL;
@@ -199,8 +199,11 @@ int store_environment_open(MDB_env **env, MDB_dbi *dbi, const char *path, uint64
 	if (rc != 0) {
 		if (made != NULL)
 			mdb_env_close(made);
-		return ft_fail(
-		        error, FT_E_STORE, "the store in %s cannot be opened: %s", path, mdb_strerror(rc));
+		/* A full disk has words of its own. */
+		if (store_fault(directory, rc, error) != FAULT_ROOM)
+			ft_fail(error, FT_E_STORE, "the store in %s cannot be opened: %s", path,
+			        mdb_strerror(rc));
+		return -1;
 	}
 	*cleared = dead > 0;
 	*env = made;
@@ -718,8 +721,8 @@ static int open_parts(struct store *store, struct ft_error *error)
 			return -1;
 		directory->unclean = 0;
 	}
-	if (store_environment_open(
-	            &store->env, &store->dbi, directory->path, store->map_bytes, &cleared, error) != 0)
+	if (store_environment_open(&store->env, &store->dbi, directory, directory->path, store->map_bytes,
+	            &cleared, error) != 0)
 		return -1;
 	if (cleared)
 		store_log(store, 6, "readers that a dead process had left in the store were cleared");

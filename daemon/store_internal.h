@@ -151,8 +151,9 @@ enum fault store_fault(const struct directory *directory, int code, struct ft_er
 
 /* ---- shared ---- */
 
-int store_environment_open(MDB_env **env, MDB_dbi *dbi, const char *path, uint64_t map_bytes, bool *cleared,
-        struct ft_error *error);
+/* `path` is the directory itself or one in it. */
+int store_environment_open(MDB_env **env, MDB_dbi *dbi, const struct directory *directory, const char *path,
+        uint64_t map_bytes, bool *cleared, struct ft_error *error);
 /* Of the loop thread, or of the writer, which leaves it to the loop thread. */
 void store_log(struct store *store, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void store_log_later(struct store *store, int level, const char *format, ...)

@@ -464,8 +464,8 @@ static void open_anew(struct store *store, const struct ft_error *why)
 	park_reader(store);
 	mdb_env_close(store->env);
 	store->env = NULL;
-	while (store_environment_open(
-	               &env, &dbi, store->directory.path, store->map_bytes, &cleared, &error) != 0) {
+	while (store_environment_open(&env, &dbi, &store->directory, store->directory.path, store->map_bytes,
+	               &cleared, &error) != 0) {
 		struct timespec until = after_ms(pause);
 		struct store_batch *refused;
 		bool stop;

@@ -17,7 +17,7 @@ enum { KINDS = 3 };
 
 /* What the writing child reports once it is acknowledged. */
 struct acknowledged {
-	uint64_t number;     /* batches 1 to this one are durable */
+	uint64_t number; /* batches 1 to this one are durable */
 	uint64_t generation;
 	uint64_t job; /* an id that was given out, acknowledged or not */
 };
