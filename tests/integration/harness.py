@@ -94,7 +94,11 @@ class Peer:
         self.unpacker = msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=64 << 20)
         self.next = 1
         self.notices = []
-        self.hello = self.call("hello", min=1, max=1, name=name) if hello else None
+        try:
+            self.hello = self.call("hello", min=1, max=1, name=name) if hello else None
+        except BaseException:
+            self.close()
+            raise
 
     def close(self):
         self.socket.close()
@@ -139,9 +143,9 @@ class Peer:
             if message[0] == 2:
                 self.notices.append(message)
                 continue
-            assert message[0] == 1 and message[1] == number, message
-            if message[2] is not None:
+            if message[2] is not None and message[1] in (0, number):  # 0: to nobody's question, before it hangs up
                 raise RpcError(message[2])
+            assert message[0] == 1 and message[1] == number, message
             return message[3]
 
     def call(self, method, **params):

@@ -950,6 +950,10 @@ int main(int argc, char **argv)
 
 	if (!self)
 		return 70;
+	/* To die of a signal as a plain program does, whatever a sanitizer makes of it. */
+	signal(SIGSEGV, SIG_DFL);
+	signal(SIGBUS, SIG_DFL);
+	signal(SIGABRT, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	self->script.path = getenv("FLYTUNE_BAD_RUNNER");
 	for (int i = 1; i + 1 < argc; i++)
