@@ -1,0 +1,956 @@
+#include "kernels/runner/backend_cpu.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "kernels/rmsnorm/reference.h"
+#include "kernels/rmsnorm/rmsnorm_cpu.h"
+#include "kernels/rmsnorm/rmsnorm_cpu_source.h"
+#include "kernels/runner/measure_cpu.h"
+
+/* METHOD.md gives the reasons for what is measured, and how. */
+enum {
+	TIMING_REVISION = 1, /* raised when the same machine would get other times */
+	GUARD = 4096,        /* bytes before and after an array */
+	POISON = 0xff,       /* NaN in every type */
+	MEBIBYTE = 1 << 20,
+	PIECE = 1 << 20,    /* bytes of a chunk of parallel work */
+	ODD_ROWS = 32,      /* the first rows hold the odd magnitudes */
+	IN_PLACE_ROWS = 16, /* checked in place */
+	WARM_MS = 50,
+	SETS_MOST = 65536,
+	ROOM_PART = 2, /* of the free memory, a sweep takes at most one part in so many */
+	CPUS_MAX = 4096,
+};
+
+static const uint64_t window_ns = 1000000; /* of one sample, at least */
+static const uint64_t calm_ns = 4000000;   /* spent on taking a disturbed sample again, at most */
+
+/* One array of the problem: guards around m rows at the problem's stride. */
+struct extent {
+	size_t element;
+	size_t row;    /* bytes of a row's elements */
+	size_t stride; /* bytes from row to row */
+	size_t data;   /* bytes from the first element to the last */
+	size_t size;   /* with the guards, a whole number of pages */
+};
+
+struct cpu {
+	struct ft_backend backend;
+	struct ft_backend_device device;
+	const struct ft_rmsnorm_cpu_rows *set;
+	char self[512];
+	const char *files[8];
+	int *cpu; /* usable cores, device.traits.units of them */
+
+	/* One sweep. */
+	struct ft_pool *pool;
+	cpu_set_t before; /* the main thread's cores */
+	bool pinned;
+	size_t count;
+	struct ft_rmsnorm_cpu_plan *plan;
+	bool *pending;
+	uint64_t *batch; /* launches a sample; 0: not sized yet */
+	size_t warm_index;
+	struct rmsnorm_problem problem;
+	struct extent extent;
+	char *memory;
+	size_t memory_size;
+	size_t sets; /* pairs of arrays to time with; another one, at the front, is verified with */
+	bool shared; /* memory was short: the one pair serves both */
+	size_t at;   /* the pair that is next */
+	char *weight;
+	size_t weight_size;
+	uint64_t *hash; /* of the verified input, a piece each */
+	size_t pieces;
+	uint64_t weight_hash;
+	uint64_t seed;
+	struct ft_clock clock;
+	uint64_t floor_ps; /* an empty launch */
+	uint64_t windows;
+	uint64_t disturbed;
+};
+
+static struct cpu *self_of(struct ft_backend *backend)
+{
+	return (struct cpu *)backend;
+}
+
+/* ---- the device ---- */
+
+static void read_first(const char *path, const char *key, char *text, size_t size)
+{
+	char line[512];
+	FILE *file = fopen(path, "re");
+	text[0] = '\0';
+	if (!file)
+		return;
+	while (fgets(line, sizeof(line), file)) {
+		char *colon = strchr(line, ':');
+		if (strncmp(line, key, strlen(key)) != 0 || !colon)
+			continue;
+		char rest = line[strlen(key)];
+		if (rest != ' ' && rest != '\t' && rest != ':')
+			continue;
+		char *value = colon + 1;
+		value += strspn(value, " \t");
+		value[strcspn(value, "\n")] = '\0';
+		snprintf(text, size, "%s", value);
+		break;
+	}
+	fclose(file);
+}
+
+static uint64_t read_kib(const char *key)
+{
+	char text[64];
+	read_first("/proc/meminfo", key, text, sizeof(text));
+	return strtoull(text, NULL, 10) * 1024;
+}
+
+static uint64_t read_bytes(const char *path)
+{
+	char text[64] = "";
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return UINT64_MAX;
+	char *line = fgets(text, sizeof(text), file);
+	fclose(file);
+	char *end;
+	unsigned long long value = line ? strtoull(text, &end, 10) : 0;
+	return !line || end == text ? UINT64_MAX : value; /* "max" is no number */
+}
+
+/* What may still be allocated without hurting others, a control group's bound included. */
+static uint64_t free_memory(void)
+{
+	uint64_t room = read_kib("MemAvailable");
+	uint64_t most = read_bytes("/sys/fs/cgroup/memory.max");
+	uint64_t used = read_bytes("/sys/fs/cgroup/memory.current");
+	if (most != UINT64_MAX && used != UINT64_MAX) {
+		uint64_t left = most > used ? most - used : 0;
+		if (left < room)
+			room = left;
+	}
+	return room;
+}
+
+/* For a "name=value" list: no spaces, nothing empty. */
+static void as_word(char *text)
+{
+	for (char *c = text; *c; c++) {
+		if (*c == ' ' || *c == '\t' || *c == '=')
+			*c = '_';
+	}
+	if (!text[0]) {
+		text[0] = '-';
+		text[1] = '\0';
+	}
+}
+
+static int find_cores(struct cpu *cpu, struct ft_error *error)
+{
+	cpu_set_t set;
+	uint64_t units = cpu->device.traits.units;
+	CPU_ZERO(&set);
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return ft_fail_errno(error, errno, "cannot tell which cores may be used");
+	uint64_t usable = (uint64_t)CPU_COUNT(&set);
+	if (units == 0 || units > usable)
+		units = usable;
+	cpu->device.traits.units = units;
+	cpu->cpu = calloc(units, sizeof(*cpu->cpu));
+	if (!cpu->cpu)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a list of cores");
+	uint64_t found = 0;
+	for (int i = 0; i < CPU_SETSIZE && found < units; i++) {
+		if (CPU_ISSET(i, &set))
+			cpu->cpu[found++] = i;
+	}
+	return 0;
+}
+
+static void describe(struct cpu *cpu)
+{
+	struct ft_runner_device *shown = &cpu->device.shown;
+	const struct ft_traits *traits = &cpu->device.traits;
+	char name[128];
+	char vendor[64];
+	char family[32];
+	char model[32];
+	char stepping[32];
+	char implementer[32];
+	char part[32];
+	read_first("/proc/cpuinfo", "model name", name, sizeof(name));
+	read_first("/proc/cpuinfo", "vendor_id", vendor, sizeof(vendor));
+	read_first("/proc/cpuinfo", "cpu family", family, sizeof(family));
+	read_first("/proc/cpuinfo", "model", model, sizeof(model));
+	read_first("/proc/cpuinfo", "stepping", stepping, sizeof(stepping));
+	read_first("/proc/cpuinfo", "CPU implementer", implementer, sizeof(implementer));
+	read_first("/proc/cpuinfo", "CPU part", part, sizeof(part));
+	snprintf(shown->id, sizeof(shown->id), "cpu:0");
+	snprintf(shown->kind, sizeof(shown->kind), "cpu");
+	snprintf(shown->name, sizeof(shown->name), "%s", name[0] ? name : "CPU");
+	snprintf(shown->arch, sizeof(shown->arch), "%s", traits->arch);
+	shown->units = traits->units;
+	shown->memory = read_kib("MemTotal");
+	shown->cache = traits->cache;
+	as_word(name);
+	as_word(vendor);
+	as_word(family);
+	as_word(model);
+	as_word(stepping);
+	as_word(implementer);
+	as_word(part);
+	snprintf(shown->identity, sizeof(shown->identity),
+	        "arch=%s vendor=%s family=%s model=%s stepping=%s implementer=%s part=%s name=%s "
+	        "cores=%" PRIu64 " cache=%" PRIu64,
+	        traits->arch, vendor, family, model, stepping, implementer, part, name, traits->units,
+	        traits->cache);
+}
+
+static int cpu_open(struct ft_backend *backend, struct ft_error *error)
+{
+	struct cpu *cpu = self_of(backend);
+	const struct ft_rmsnorm_cpu_rows *sets[3];
+	ft_rmsnorm_cpu_sets(sets);
+	cpu->set = sets[0];
+	ft_traits_guess("cpu", &cpu->device.traits);
+	if (find_cores(cpu, error) < 0)
+		return -1;
+	describe(cpu);
+	backend->device = &cpu->device;
+	backend->device_count = 1;
+	snprintf(backend->identity, sizeof(backend->identity), "compiler=%s flags=%s isa=%s timing=%d",
+	        FT_CPU_COMPILER, FT_CPU_FLAGS, cpu->set->isa, TIMING_REVISION);
+	for (char *c = backend->identity; *c; c++) {
+		if (*c == ',')
+			*c = ';';
+	}
+
+	size_t files = 0;
+	ssize_t length = readlink("/proc/self/exe", cpu->self, sizeof(cpu->self) - 1);
+	if (length > 0) {
+		cpu->self[length] = '\0';
+		cpu->files[files++] = cpu->self;
+	}
+	cpu->files[files++] = "/sys/devices/system/cpu/online";
+	cpu->files[files++] = "/sys/devices/system/cpu/cpu0/cache/index3/size";
+	cpu->files[files++] = "/sys/fs/cgroup/cpu.max";
+	cpu->files[files] = NULL;
+	backend->files = cpu->files;
+	return 0;
+}
+
+static void cpu_finish(struct ft_backend *backend);
+
+static void cpu_close(struct ft_backend *backend)
+{
+	struct cpu *cpu = self_of(backend);
+	cpu_finish(backend);
+	free(cpu->cpu);
+	cpu->cpu = NULL;
+	backend->device_count = 0;
+}
+
+static void cpu_source(struct ft_backend *backend, const char *kernel, char hash[FT_HASH_SIZE])
+{
+	(void)backend;
+	(void)kernel; /* there is one */
+	snprintf(hash, FT_HASH_SIZE, "%s", FT_RMSNORM_CPU_SOURCE);
+}
+
+/* ---- parallel work on the arrays ---- */
+
+struct parallel {
+	_Atomic size_t next;
+	size_t count;
+	void (*piece)(void *context, size_t index);
+	void *context;
+};
+
+static void parallel_work(void *context, uint32_t worker)
+{
+	(void)worker;
+	struct parallel *parallel = context;
+	for (;;) {
+		size_t index = atomic_fetch_add(&parallel->next, 1);
+		if (index >= parallel->count)
+			return;
+		parallel->piece(parallel->context, index);
+	}
+}
+
+static void in_parallel(
+        struct cpu *cpu, size_t count, void (*piece)(void *context, size_t index), void *context)
+{
+	struct parallel parallel = {.count = count, .piece = piece, .context = context};
+	atomic_init(&parallel.next, 0);
+	ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), parallel_work, &parallel);
+}
+
+/* ---- arrays ---- */
+
+static char *pair_at(const struct cpu *cpu, size_t index)
+{
+	return cpu->memory + index * 2 * cpu->extent.size + GUARD;
+}
+
+/* Set `index` of those to time with. */
+static char *timed_in(const struct cpu *cpu, size_t index)
+{
+	return pair_at(cpu, cpu->shared ? index : index + 1);
+}
+
+static char *verified_in(const struct cpu *cpu)
+{
+	return pair_at(cpu, 0);
+}
+
+static char *out_of(const struct cpu *cpu, char *in)
+{
+	return in + cpu->extent.size;
+}
+
+static uint64_t mix(uint64_t z)
+{
+	z += 0x9e3779b97f4a7c15U;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+	return z ^ (z >> 31);
+}
+
+/* In (-2, 2), never 0. */
+static double uniform(uint64_t random)
+{
+	return ((double)(random >> 11) + 0.5) * 0x1p-51 - 2;
+}
+
+/* The factor of an element in one of the odd rows. Squares stay within f32's range, and sums of a million
+ * too. */
+static double odd_factor(enum rmsnorm_dtype dtype, uint64_t kind, uint64_t random)
+{
+	const bool half = dtype == RMSNORM_F16;
+	switch (kind % 6) {
+	case 0: /* wide: from far below 1 to far above in one row */
+		return half ? ldexp(1, (int)(random % 21) - 10) : ldexp(1, (int)(random % 41) - 20);
+	case 1: /* large */
+		return half ? 0x1p14 : 1e12;
+	case 2: /* tiny: eps decides; subnormal in f16 */
+		return half ? 0x1p-20 : 1e-15;
+	case 3: /* few that are not zero */
+		return random % 16 == 0 ? 1 : 0;
+	case 4: /* zero */
+		return 0;
+	default:
+		return 1;
+	}
+}
+
+struct fill {
+	const struct cpu *cpu;
+	char *data; /* row 0 */
+	bool odd;
+	size_t rows_a_piece;
+	uint64_t seed;
+};
+
+static void fill_piece(void *context, size_t index)
+{
+	const struct fill *fill = context;
+	const struct cpu *cpu = fill->cpu;
+	const struct rmsnorm_problem *problem = &cpu->problem;
+	size_t first = index * fill->rows_a_piece;
+	size_t end = problem->m - first > fill->rows_a_piece ? first + fill->rows_a_piece : problem->m;
+	for (size_t row = first; row < end; row++) {
+		char *data = fill->data + row * cpu->extent.stride;
+		uint64_t state = mix(fill->seed ^ mix(row));
+		for (size_t i = 0; i < problem->n; i++) {
+			uint64_t random = mix(state + i);
+			double value = uniform(random);
+			if (fill->odd && row < ODD_ROWS)
+				value *= odd_factor(problem->dtype, row, mix(random));
+			if (problem->dtype == RMSNORM_F32) {
+				float narrow = (float)value;
+				memcpy(data + i * sizeof(narrow), &narrow, sizeof(narrow));
+			} else {
+				uint16_t bits = problem->dtype == RMSNORM_F16 ? rmsnorm_to_f16(value)
+				                                              : rmsnorm_to_bf16(value);
+				memcpy(data + i * sizeof(bits), &bits, sizeof(bits));
+			}
+		}
+	}
+}
+
+static size_t rows_a_piece(const struct cpu *cpu)
+{
+	size_t rows = PIECE / (cpu->extent.row + 1);
+	return rows > 0 ? rows : 1;
+}
+
+static size_t row_pieces(const struct cpu *cpu)
+{
+	size_t rows = rows_a_piece(cpu);
+	return (cpu->problem.m + rows - 1) / rows;
+}
+
+/* Rows alone: what lies between them stays poison. */
+static void fill_rows(struct cpu *cpu, char *data, bool odd, uint64_t seed)
+{
+	struct fill fill = {
+	        .cpu = cpu, .data = data, .odd = odd, .rows_a_piece = rows_a_piece(cpu), .seed = seed};
+	in_parallel(cpu, row_pieces(cpu), fill_piece, &fill);
+}
+
+struct blocks {
+	const struct cpu *cpu;
+	char *to;         /* of a poison or a copy */
+	const char *from; /* NULL: poison */
+	size_t size;
+	uint64_t *hash;
+	_Atomic size_t bad; /* lowest offset that differs */
+};
+
+static void write_block(void *context, size_t index)
+{
+	const struct blocks *blocks = context;
+	size_t offset = index * PIECE;
+	size_t size = blocks->size - offset > PIECE ? PIECE : blocks->size - offset;
+	if (blocks->from)
+		memcpy(blocks->to + offset, blocks->from + offset, size);
+	else
+		memset(blocks->to + offset, POISON, size);
+}
+
+static void poison(struct cpu *cpu, char *array)
+{
+	struct blocks blocks = {.cpu = cpu, .to = array, .size = cpu->extent.size};
+	in_parallel(cpu, (blocks.size + PIECE - 1) / PIECE, write_block, &blocks);
+}
+
+/* One piece is one pair of arrays: for many small ones that is enough to keep every core busy. */
+struct spread {
+	const struct cpu *cpu;
+	const char *from;
+	size_t sets;
+};
+
+static void spread_piece(void *context, size_t index)
+{
+	const struct spread *spread = context;
+	const struct cpu *cpu = spread->cpu;
+	const size_t pieces = (cpu->extent.size + PIECE - 1) / PIECE;
+	size_t offset = index % pieces * PIECE;
+	size_t size = cpu->extent.size - offset > PIECE ? PIECE : cpu->extent.size - offset;
+	char *in = timed_in(cpu, index / pieces) - GUARD;
+	char *out = out_of(cpu, in);
+	if (in + offset != spread->from + offset)
+		memcpy(in + offset, spread->from + offset, size);
+	memset(out + offset, 0, size);
+}
+
+static void hash_block(void *context, size_t index)
+{
+	const struct blocks *blocks = context;
+	size_t offset = index * PIECE;
+	size_t size = blocks->size - offset > PIECE ? PIECE : blocks->size - offset;
+	blocks->hash[index] = XXH3_64bits(blocks->from + offset, size);
+}
+
+static void check_block(void *context, size_t index)
+{
+	struct blocks *blocks = context;
+	size_t offset = index * PIECE;
+	size_t size = blocks->size - offset > PIECE ? PIECE : blocks->size - offset;
+	if (XXH3_64bits(blocks->from + offset, size) != blocks->hash[index])
+		atomic_store(&blocks->bad, offset);
+}
+
+static bool is_poison(const char *from, size_t size)
+{
+	size_t i = 0;
+	for (; size - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
+		uint64_t word;
+		memcpy(&word, from + i, sizeof(word));
+		if (word != UINT64_MAX)
+			return false;
+	}
+	for (; i < size; i++) {
+		if ((unsigned char)from[i] != POISON)
+			return false;
+	}
+	return true;
+}
+
+/* ---- prepare ---- */
+
+/* How many pairs: together more than the last-level cache, within what memory there is. */
+static int choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error)
+{
+	const struct rmsnorm_problem *problem = &cpu->problem;
+	const uint64_t pair = 2 * (uint64_t)cpu->extent.size;
+	const uint64_t touched = 2 * problem->m * (uint64_t)cpu->extent.row;
+	uint64_t room = free_memory() / ROOM_PART;
+	if (cap != 0 && cap < room)
+		room = cap;
+	uint64_t wanted = cpu->device.traits.cache + cpu->device.traits.cache / 4;
+	uint64_t sets = wanted / touched + 1;
+	if (sets < 2 && touched < 2 * wanted)
+		sets = 2;
+	if (sets > SETS_MOST)
+		sets = SETS_MOST;
+	uint64_t fit = room / pair;
+	if (fit < 1)
+		return ft_fail(error, FT_E_UNAVAILABLE,
+		        "the problem takes %" PRIu64 " MiB, and a sweep may use %" PRIu64 " MiB",
+		        pair / MEBIBYTE, room / MEBIBYTE);
+	cpu->shared = fit < 2;
+	if (sets > fit - !cpu->shared)
+		sets = fit - !cpu->shared;
+	cpu->sets = sets;
+	return 0;
+}
+
+static int measure_extent(struct cpu *cpu, struct ft_error *error)
+{
+	const struct rmsnorm_problem *problem = &cpu->problem;
+	const size_t page = 4096;
+	struct extent *extent = &cpu->extent;
+	size_t last;
+	extent->element = rmsnorm_dtype_size(problem->dtype);
+	extent->row = problem->n * extent->element;
+	if (__builtin_mul_overflow(problem->row_stride, extent->element, &extent->stride) ||
+	        __builtin_mul_overflow(problem->m - 1, extent->stride, &last) ||
+	        __builtin_add_overflow(last, extent->row, &extent->data) || extent->data > SIZE_MAX / 8)
+		return ft_fail(error, FT_E_UNAVAILABLE, "the problem is larger than any memory");
+	extent->size = (extent->data + (size_t)2 * GUARD + page - 1) / page * page;
+	return 0;
+}
+
+static int allocate(struct cpu *cpu, struct ft_error *error)
+{
+	const size_t pairs = cpu->sets + !cpu->shared;
+	cpu->memory_size = pairs * 2 * cpu->extent.size;
+	void *memory = mmap(NULL, cpu->memory_size, PROT_READ | PROT_WRITE,
+	        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED) {
+		ft_fail_errno(error, errno, "cannot get %zu MiB", cpu->memory_size / MEBIBYTE);
+		cpu->memory_size = 0;
+		return -1;
+	}
+	cpu->memory = memory;
+	/* Refused where there are none: then it is slower, for all alike. */
+	(void)madvise(memory, cpu->memory_size, MADV_HUGEPAGE);
+	cpu->weight_size = cpu->problem.n * rmsnorm_dtype_size(cpu->problem.weight);
+	cpu->weight = aligned_alloc(64, (cpu->weight_size + 63) / 64 * 64);
+	cpu->pieces = (cpu->extent.size + PIECE - 1) / PIECE;
+	cpu->hash = calloc(cpu->pieces, sizeof(*cpu->hash));
+	if (!cpu->weight || !cpu->hash)
+		return ft_fail(error, FT_E_MEMORY, "no memory for the weights");
+	return 0;
+}
+
+static void fill_all(struct cpu *cpu)
+{
+	uint64_t state = mix(cpu->seed ^ 0x77);
+	for (size_t i = 0; i < cpu->problem.n; i++)
+		rmsnorm_store(cpu->problem.weight, cpu->weight, i, uniform(mix(state + i)));
+	cpu->weight_hash = XXH3_64bits(cpu->weight, cpu->weight_size);
+
+	char *verified = verified_in(cpu);
+	poison(cpu, verified - GUARD);
+	fill_rows(cpu, verified, true, cpu->seed);
+	struct blocks blocks = {
+	        .cpu = cpu, .from = verified - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
+	in_parallel(cpu, cpu->pieces, hash_block, &blocks);
+
+	char *timed = timed_in(cpu, 0);
+	if (!cpu->shared) {
+		poison(cpu, timed - GUARD);
+		fill_rows(cpu, timed, false, ~cpu->seed);
+	}
+	struct spread spread = {.cpu = cpu, .from = timed - GUARD, .sets = cpu->sets};
+	in_parallel(cpu, cpu->pieces * cpu->sets, spread_piece, &spread);
+}
+
+static void pin(struct cpu *cpu)
+{
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET((size_t)cpu->cpu[0], &one);
+	cpu->pinned = sched_getaffinity(0, sizeof(cpu->before), &cpu->before) == 0 &&
+	        sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+static int cpu_prepare(
+        struct ft_backend *backend, const struct ft_backend_sweep *sweep, struct ft_error *error)
+{
+	struct cpu *cpu = self_of(backend);
+	const uint32_t cores = (uint32_t)cpu->device.traits.units;
+	cpu->problem = rmsnorm_unpack(sweep->problem);
+	cpu->seed = sweep->seed;
+	cpu->count = sweep->count;
+	cpu->warm_index = sweep->count;
+	cpu->at = 0;
+	cpu->windows = 0;
+	cpu->disturbed = 0;
+	cpu->plan = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->plan));
+	cpu->pending = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->pending));
+	cpu->batch = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->batch));
+	if (!cpu->plan || !cpu->pending || !cpu->batch)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", sweep->count);
+	if (measure_extent(cpu, error) < 0 || choose_sets(cpu, sweep->memory_cap, error) < 0)
+		return -1;
+	pin(cpu);
+	cpu->pool = ft_pool_new(cores, cpu->cpu);
+	if (!cpu->pool)
+		return ft_fail(error, FT_E_MEMORY, "cannot start %" PRIu32 " threads", cores);
+	if (allocate(cpu, error) < 0)
+		return -1;
+	for (size_t i = 0; i < sweep->count; i++)
+		ft_rmsnorm_cpu_resolve(cpu->set, &cpu->problem, &sweep->config[i], cores, &cpu->plan[i]);
+	fill_all(cpu);
+	return 0;
+}
+
+static void cpu_finish(struct ft_backend *backend)
+{
+	struct cpu *cpu = self_of(backend);
+	ft_pool_free(cpu->pool);
+	cpu->pool = NULL;
+	if (cpu->pinned)
+		(void)sched_setaffinity(0, sizeof(cpu->before), &cpu->before);
+	cpu->pinned = false;
+	if (cpu->memory_size > 0)
+		munmap(cpu->memory, cpu->memory_size);
+	cpu->memory = NULL;
+	cpu->memory_size = 0;
+	free(cpu->weight);
+	cpu->weight = NULL;
+	free(cpu->hash);
+	cpu->hash = NULL;
+	free(cpu->plan);
+	cpu->plan = NULL;
+	free(cpu->pending);
+	cpu->pending = NULL;
+	free(cpu->batch);
+	cpu->batch = NULL;
+	cpu->count = 0;
+}
+
+/* ---- build ---- */
+
+/* The compiler was here before: what is left is to choose a function and how to launch it, and two configs
+ * that come down to the same choice are the same code. */
+static void hash_plan(const struct cpu *cpu, const struct ft_rmsnorm_cpu_plan *plan, char code[FT_HASH_SIZE])
+{
+	char text[256];
+	XXH128_canonical_t canonical;
+	snprintf(text, sizeof(text),
+	        "%s %s types=%d threads=%u unroll=%u stream=%d next=%d own=%d split=%d rows=%" PRIu64,
+	        FT_RMSNORM_CPU_SOURCE, cpu->set->isa, (int)plan->types, plan->threads, plan->unroll,
+	        plan->stream, plan->next_input, plan->own_output, plan->split, plan->rows);
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits(text, strlen(text)));
+	for (size_t i = 0; i < sizeof(canonical.digest); i++)
+		snprintf(code + 2 * i, 3, "%02x", canonical.digest[i]);
+}
+
+static int cpu_build_start(struct ft_backend *backend, size_t index, struct ft_error *error)
+{
+	(void)error;
+	self_of(backend)->pending[index] = true;
+	return 0;
+}
+
+static int cpu_build_wait(struct ft_backend *backend, struct ft_built *built, struct ft_error *error)
+{
+	struct cpu *cpu = self_of(backend);
+	(void)error;
+	for (size_t i = 0; i < cpu->count; i++) {
+		if (!cpu->pending[i])
+			continue;
+		cpu->pending[i] = false;
+		*built = (struct ft_built){.index = i, .cached = true};
+		hash_plan(cpu, &cpu->plan[i], built->code);
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- verify ---- */
+
+static void launch(const struct cpu *cpu, size_t index, const char *in, char *out, size_t m)
+{
+	const struct ft_rmsnorm_cpu_call call = {
+	        .in = in,
+	        .out = out,
+	        .weight = cpu->weight,
+	        .m = m,
+	        .n = cpu->problem.n,
+	        .stride = cpu->problem.row_stride,
+	        .eps = (float)RMSNORM_EPS,
+	};
+	ft_rmsnorm_cpu_run(cpu->pool, cpu->set, &cpu->plan[index], &call);
+}
+
+struct compare {
+	const struct cpu *cpu;
+	const char *in;
+	const char *out;
+	size_t m;
+	size_t rows_a_piece;
+	_Atomic size_t gap; /* first row after which something was written, plus 1 */
+	atomic_flag busy;
+	struct rmsnorm_worst worst;
+};
+
+static void compare_piece(void *context, size_t index)
+{
+	struct compare *compare = context;
+	const struct cpu *cpu = compare->cpu;
+	struct rmsnorm_worst worst = {0};
+	size_t first = index * compare->rows_a_piece;
+	size_t rows = compare->m - first > compare->rows_a_piece ? compare->rows_a_piece : compare->m - first;
+	rmsnorm_compare_rows(&cpu->problem, compare->in, cpu->weight, compare->out, first, rows, &worst);
+	size_t gap = cpu->extent.stride - cpu->extent.row;
+	for (size_t row = first; gap > 0 && row < first + rows && row + 1 < cpu->problem.m; row++) {
+		if (!is_poison(compare->out + row * cpu->extent.stride + cpu->extent.row, gap))
+			atomic_store(&compare->gap, row + 1);
+	}
+	while (atomic_flag_test_and_set_explicit(&compare->busy, memory_order_acquire))
+		sched_yield();
+	rmsnorm_worst_merge(&compare->worst, &worst);
+	atomic_flag_clear_explicit(&compare->busy, memory_order_release);
+}
+
+/* 1 and an error if the output or what surrounds it is not as it must be. */
+static int check_output(struct cpu *cpu, const char *out, size_t m, double *largest, struct ft_error *error)
+{
+	const struct extent *extent = &cpu->extent;
+	struct compare compare = {
+	        .cpu = cpu, .in = verified_in(cpu), .out = out, .m = m, .busy = ATOMIC_FLAG_INIT};
+	compare.rows_a_piece = rows_a_piece(cpu);
+	in_parallel(cpu, (m + compare.rows_a_piece - 1) / compare.rows_a_piece, compare_piece, &compare);
+	if (compare.worst.error > *largest)
+		*largest = compare.worst.error;
+	if (rmsnorm_worst_check(&compare.worst, cpu->problem.dtype, error) < 0)
+		return 1;
+	if (compare.gap > 0) {
+		ft_fail(error, FT_E_BAD_VALUE, "it wrote between row %zu and the next", compare.gap - 1);
+		return 1;
+	}
+	if (!is_poison(out - GUARD, GUARD)) {
+		ft_fail(error, FT_E_BAD_VALUE, "it wrote before the first row");
+		return 1;
+	}
+	if (m == cpu->problem.m && !is_poison(out + extent->data, extent->size - GUARD - extent->data)) {
+		ft_fail(error, FT_E_BAD_VALUE, "it wrote after the last row");
+		return 1;
+	}
+	return 0;
+}
+
+static int check_inputs(struct cpu *cpu, struct ft_error *error)
+{
+	struct blocks blocks = {
+	        .cpu = cpu, .from = verified_in(cpu) - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
+	atomic_init(&blocks.bad, SIZE_MAX);
+	in_parallel(cpu, cpu->pieces, check_block, &blocks);
+	if (atomic_load(&blocks.bad) != SIZE_MAX) {
+		ft_fail(error, FT_E_BAD_VALUE, "it changed its input");
+		return 1;
+	}
+	if (XXH3_64bits(cpu->weight, cpu->weight_size) != cpu->weight_hash) {
+		ft_fail(error, FT_E_BAD_VALUE, "it changed its weight");
+		return 1;
+	}
+	return 0;
+}
+
+static int cpu_verify(struct ft_backend *backend, size_t index, double *largest, struct ft_error *error)
+{
+	struct cpu *cpu = self_of(backend);
+	const size_t m = cpu->problem.m;
+	char *in = verified_in(cpu);
+	char *out = out_of(cpu, in);
+	*largest = 0;
+	poison(cpu, out - GUARD);
+	launch(cpu, index, in, out, m);
+	int result = check_output(cpu, out, m, largest, error);
+	if (result != 0)
+		return result;
+
+	/* In place, some rows: what lies in the way of reading before writing shows in any. */
+	size_t few = m < IN_PLACE_ROWS ? m : IN_PLACE_ROWS;
+	for (size_t row = 0; row < few; row++)
+		memcpy(out + row * cpu->extent.stride, in + row * cpu->extent.stride, cpu->extent.row);
+	launch(cpu, index, out, out, few);
+	result = check_output(cpu, out, few, largest, error);
+	if (result != 0) {
+		char message[sizeof(error->message)];
+		snprintf(message, sizeof(message), "%s", error->message);
+		ft_fail(error, FT_E_BAD_VALUE, "in place: %s", message);
+		return result;
+	}
+	result = check_inputs(cpu, error);
+	if (result == 0 && cpu->warm_index == cpu->count)
+		cpu->warm_index = index;
+	return result;
+}
+
+/* ---- measure ---- */
+
+static void empty_work(void *context, uint32_t worker)
+{
+	(void)context;
+	(void)worker;
+}
+
+static void next_launch(struct cpu *cpu, size_t index)
+{
+	char *in = timed_in(cpu, cpu->at);
+	launch(cpu, index, in, out_of(cpu, in), cpu->problem.m);
+	cpu->at = cpu->at + 1 < cpu->sets ? cpu->at + 1 : 0;
+}
+
+static uint64_t time_batch(struct cpu *cpu, size_t index, uint64_t batch)
+{
+	uint64_t begin = ft_clock_ns();
+	for (uint64_t i = 0; i < batch; i++)
+		next_launch(cpu, index);
+	uint64_t took = ft_clock_ns() - begin;
+	return took > cpu->clock.overhead_ns ? took - cpu->clock.overhead_ns : 1;
+}
+
+static uint64_t least_window(const struct cpu *cpu)
+{
+	uint64_t least = ft_clock_window_ns(&cpu->clock);
+	return least > window_ns ? least : window_ns;
+}
+
+/* The first sample of a config, which nobody keeps, tells how many launches fill a window. */
+static uint64_t size_batch(struct cpu *cpu, size_t index)
+{
+	const uint64_t least = least_window(cpu);
+	uint64_t batch = 1;
+	time_batch(cpu, index, 1); /* code and stacks come in */
+	for (;;) {
+		uint64_t took = time_batch(cpu, index, batch);
+		if (took >= least || batch >= (uint64_t)1 << 24)
+			return batch;
+		uint64_t next = batch * least / took + 1;
+		batch = next > batch * 64 ? batch * 64 : next > batch ? next : batch + 1;
+	}
+}
+
+static void say_method(struct cpu *cpu)
+{
+	uint64_t touched = 2 * (uint64_t)cpu->problem.m * cpu->extent.row * cpu->sets;
+	bool cold = touched > cpu->device.traits.cache;
+	snprintf(cpu->backend.method, sizeof(cpu->backend.method),
+	        "launches back to back for %.1f ms a sample on %" PRIu64
+	        " pinned cores; %s: %.1f MiB in %zu buffers, "
+	        "cache %.1f MiB; clock %" PRIu64 " ns, empty launch %.2f µs; %" PRIu64 " of %" PRIu64
+	        " samples disturbed",
+	        (double)least_window(cpu) / 1e6, cpu->device.traits.units, cold ? "cold" : "not all cold",
+	        (double)touched / MEBIBYTE, 2 * cpu->sets, (double)cpu->device.traits.cache / MEBIBYTE,
+	        cpu->clock.overhead_ns, (double)cpu->floor_ps / 1e6, cpu->disturbed, cpu->windows);
+}
+
+static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
+{
+	enum { FLOOR_LAUNCHES = 1000 };
+	struct cpu *cpu = self_of(backend);
+	(void)error;
+	ft_clock_probe(&cpu->clock);
+	uint64_t begin = ft_clock_ns();
+	while (ft_clock_ns() - begin < (uint64_t)WARM_MS * 1000000) {
+		if (cpu->warm_index < cpu->count)
+			next_launch(cpu, cpu->warm_index);
+		else
+			ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), empty_work, NULL);
+	}
+	begin = ft_clock_ns();
+	for (int i = 0; i < FLOOR_LAUNCHES; i++)
+		ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), empty_work, NULL);
+	cpu->floor_ps = (ft_clock_ns() - begin) * 1000 / FLOOR_LAUNCHES;
+	say_method(cpu);
+	return 0;
+}
+
+static uint64_t interruptions(void)
+{
+	struct rusage usage;
+	return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
+/* A sample in which the scheduler took a core away is taken again, while that is cheap; the calmest counts.
+ * Chosen by what happened to it, not by its time, it stays unbiased. */
+static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sample_ps, struct ft_error *error)
+{
+	struct cpu *cpu = self_of(backend);
+	(void)error;
+	if (cpu->batch[index] == 0)
+		cpu->batch[index] = size_batch(cpu, index);
+	uint64_t least = UINT64_MAX;
+	uint64_t spent = 0;
+	uint64_t took = 0;
+	do {
+		uint64_t before = interruptions();
+		uint64_t time = time_batch(cpu, index, cpu->batch[index]);
+		uint64_t happened = interruptions() - before;
+		spent += time;
+		if (happened < least) {
+			least = happened;
+			took = time;
+		}
+	} while (least > 0 && spent < calm_ns);
+	cpu->windows++;
+	cpu->disturbed += least > 0;
+	say_method(cpu);
+	*sample_ps = took * 1000 / cpu->batch[index];
+	if (*sample_ps == 0)
+		*sample_ps = 1;
+	return 0;
+}
+
+/* ---- life ---- */
+
+struct ft_backend *ft_backend_cpu_new(void)
+{
+	struct cpu *cpu = calloc(1, sizeof(*cpu));
+	if (!cpu)
+		return NULL;
+	cpu->backend = (struct ft_backend){
+	        .kind = "cpu",
+	        .open = cpu_open,
+	        .close = cpu_close,
+	        .source = cpu_source,
+	        .prepare = cpu_prepare,
+	        .build_start = cpu_build_start,
+	        .build_wait = cpu_build_wait,
+	        .verify = cpu_verify,
+	        .warm = cpu_warm,
+	        .measure = cpu_measure,
+	        .finish = cpu_finish,
+	};
+	return &cpu->backend;
+}
+
+void ft_backend_cpu_free(struct ft_backend *backend)
+{
+	free(self_of(backend));
+}

@@ -1,0 +1,734 @@
+#include "kernels/runner/runner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/decide.h"
+#include "kernels/runner/hand.h"
+#include "kernels/runner/sweep.h"
+#include "proto/inbox.h"
+
+enum {
+	EXIT_BROKEN = 1,
+	EXIT_USAGE = 2,
+	LOOK_MS = 500,       /* how often a sample in progress is looked at */
+	ANNOUNCE_SIZE = 128, /* holds a `begin` notice */
+	KILLABLE = 800,      /* of 1,000: the first to go when memory runs out, long before the daemon */
+};
+
+static const uint64_t quiet_most_ns = 1000000000; /* a sweep gives a sign of life at least this often */
+static const size_t reply_limit = (size_t)16 << 20;
+
+/* A `begin` notice, made beforehand: a signal handler sends it. */
+struct announcement {
+	uint8_t data[ANNOUNCE_SIZE];
+	size_t length;
+};
+
+/* Watches over the samples, which are not announced one by one: a notice for each would cost more than a
+ * short launch, and wake the daemon on a core that is being measured. Instead a thread looks twice a second,
+ * and names the config whose sample takes long, so that a hang is blamed on it; a handler of fatal signals
+ * does the same before the process dies. The thread also ends the process when the daemon is gone, whatever
+ * else it does. */
+struct watch {
+	int descriptor;
+	int stop; /* an eventfd: the thread is to end */
+	pthread_t thread;
+	pthread_mutex_t lock;   /* of the socket, against the other thread */
+	atomic_size_t measured; /* trial whose sample is being taken, plus one; 0: none */
+	atomic_uint samples;    /* counts them, so that one is told from the next */
+	size_t count;
+	struct announcement *announcement;
+};
+
+/* Where the signal handler finds it: nothing can be passed to one. Set while a sweep runs. */
+static _Atomic(struct watch *) watched;
+
+struct server {
+	int descriptor;
+	struct ft_backend *backend;
+	struct ft_inbox inbox;
+	struct ft_writer writer;
+	bool greeted;
+	char code_dir[256];
+	uint64_t memory_cap;
+	bool sweeping;
+	uint64_t job; /* while sweeping */
+	bool cancelled;
+	bool lost;        /* the backend can do no more in this process */
+	uint64_t told_ns; /* when the last event went out */
+	struct watch watch;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the socket ---- */
+
+/* All of it, or the daemon is gone. */
+static bool send_all(int descriptor, const uint8_t *data, size_t length)
+{
+	while (length > 0) {
+		ssize_t sent = send(descriptor, data, length, MSG_NOSIGNAL);
+		if (sent > 0) {
+			data += sent;
+			length -= (size_t)sent;
+		} else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			struct pollfd waiting = {.fd = descriptor, .events = POLLOUT};
+			(void)poll(&waiting, 1, -1);
+		} else if (sent < 0 && errno != EINTR) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Sends what the writer holds. A daemon that is gone wants nothing more of this process. */
+static void flush(struct server *server)
+{
+	bool sent = ft_writer_ok(&server->writer);
+	pthread_mutex_lock(&server->watch.lock);
+	sent = sent && send_all(server->descriptor, server->writer.data, server->writer.length);
+	pthread_mutex_unlock(&server->watch.lock);
+	ft_writer_reset(&server->writer);
+	if (!sent)
+		_exit(EXIT_SUCCESS);
+}
+
+static void reply(struct server *server, uint64_t id, const struct ft_message *message, const void *body)
+{
+	ft_writer_reset(&server->writer);
+	ft_begin_response(&server->writer, id);
+	ft_encode(&server->writer, message, body);
+	if (!ft_writer_ok(&server->writer)) {
+		struct ft_error failure;
+		ft_fail(&failure, FT_E_MEMORY, "no memory for a reply");
+		ft_writer_reset(&server->writer);
+		ft_write_failure(&server->writer, id, &failure);
+	}
+	flush(server);
+}
+
+static void fail(struct server *server, uint64_t id, const struct ft_error *failure)
+{
+	ft_writer_reset(&server->writer);
+	ft_write_failure(&server->writer, id, failure);
+	flush(server);
+}
+
+/* ---- the watch ---- */
+
+static void fatal(int number)
+{
+	struct watch *watch = atomic_load(&watched);
+	size_t measured = watch ? atomic_load(&watch->measured) : 0;
+	if (measured > 0 && measured <= watch->count) {
+		const struct announcement *announcement = &watch->announcement[measured - 1];
+		ssize_t sent = send(watch->descriptor, announcement->data, announcement->length,
+		        MSG_NOSIGNAL | MSG_DONTWAIT);
+		(void)sent;
+	}
+	/* The action was reset to the default on entry. */
+	raise(number);
+}
+
+static void handle_fatal_signals(bool handle)
+{
+	static const int fatal_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+	struct sigaction action = {
+	        .sa_handler = handle ? fatal : SIG_DFL, .sa_flags = (int)SA_RESETHAND | SA_NODEFER};
+	sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(fatal_signals[0]); i++)
+		(void)sigaction(fatal_signals[i], &action, NULL);
+}
+
+static void *watch_main(void *argument)
+{
+	struct watch *watch = argument;
+	unsigned seen = 0;
+	bool announced = true;
+	for (;;) {
+		/* The hang-up alone: what the daemon says is the other thread's to read. */
+		struct pollfd poll_for[2] = {
+		        {.fd = watch->descriptor, .events = POLLRDHUP},
+		        {.fd = watch->stop, .events = POLLIN},
+		};
+		int ready = poll(poll_for, 2, LOOK_MS);
+		if (ready > 0 && poll_for[1].revents)
+			return NULL;
+		if (ready > 0 && poll_for[0].revents)
+			_exit(EXIT_SUCCESS);
+		if (ready != 0)
+			continue;
+		unsigned samples = atomic_load(&watch->samples);
+		if (samples != seen) {
+			seen = samples;
+			announced = false;
+			continue;
+		}
+		/* The same sample as half a second ago, if any. */
+		if (announced)
+			continue;
+		pthread_mutex_lock(&watch->lock);
+		size_t measured = atomic_load(&watch->measured);
+		if (measured > 0 && measured <= watch->count && atomic_load(&watch->samples) == seen) {
+			const struct announcement *announcement = &watch->announcement[measured - 1];
+			(void)send_all(watch->descriptor, announcement->data, announcement->length);
+			announced = true;
+		}
+		pthread_mutex_unlock(&watch->lock);
+	}
+}
+
+static void encode_notice(struct ft_writer *writer, const struct ft_runner_event *event)
+{
+	ft_begin_notice(writer, "event");
+	ft_encode(writer, &ft_runner_event_message, event);
+}
+
+static int watch_start(struct server *server, size_t count, struct ft_error *error)
+{
+	struct watch *watch = &server->watch;
+	watch->count = count;
+	watch->announcement = calloc(count ? count : 1, sizeof(*watch->announcement));
+	watch->stop = eventfd(0, EFD_CLOEXEC);
+	if (!watch->announcement || watch->stop < 0)
+		goto failed;
+	for (size_t i = 0; i < count; i++) {
+		struct announcement *announcement = &watch->announcement[i];
+		struct ft_writer writer;
+		struct ft_runner_event event = {
+		        .job = server->job, .trial = i, .event = "begin", .stage = "measure"};
+		ft_writer_init_fixed(&writer, announcement->data, sizeof(announcement->data));
+		encode_notice(&writer, &event);
+		if (!ft_writer_ok(&writer))
+			goto failed;
+		announcement->length = writer.length;
+	}
+	atomic_store(&watch->measured, 0);
+	if (pthread_create(&watch->thread, NULL, watch_main, watch) != 0)
+		goto failed;
+	atomic_store(&watched, watch);
+	handle_fatal_signals(true);
+	return 0;
+failed:
+	free(watch->announcement);
+	watch->announcement = NULL;
+	if (watch->stop >= 0)
+		close(watch->stop);
+	return ft_fail(error, FT_E_MEMORY, "no memory or threads to watch over a sweep");
+}
+
+static void watch_stop(struct server *server)
+{
+	struct watch *watch = &server->watch;
+	handle_fatal_signals(false);
+	atomic_store(&watched, NULL);
+	uint64_t one = 1;
+	ssize_t written = write(watch->stop, &one, sizeof(one));
+	(void)written; /* a counter of zero takes one */
+	pthread_join(watch->thread, NULL);
+	close(watch->stop);
+	free(watch->announcement);
+	watch->announcement = NULL;
+}
+
+/* ---- hello and space ---- */
+
+static void write_list(struct ft_writer *writer, const struct ft_backend *backend)
+{
+	ft_write_array(writer, (uint32_t)backend->device_count);
+	for (size_t i = 0; i < backend->device_count; i++)
+		ft_encode(writer, &ft_runner_device_message, &backend->device[i].shown);
+}
+
+static void write_files(struct ft_writer *writer, const struct ft_backend *backend)
+{
+	uint32_t count = 0;
+	while (backend->files && backend->files[count])
+		count++;
+	ft_write_array(writer, count);
+	for (uint32_t i = 0; i < count; i++)
+		ft_write_text(writer, backend->files[i]);
+}
+
+static void write_kernels(struct ft_writer *writer, struct ft_backend *backend)
+{
+	char source[FT_HASH_SIZE] = "";
+	const struct ft_schema *schema = ft_kernel_rmsnorm.schema(backend->kind);
+	backend->source(backend, schema->kernel, source);
+	ft_write_array(writer, 1);
+	ft_schema_write(writer, schema, source, NULL);
+}
+
+static void hello(struct server *server, uint64_t id, struct ft_view body)
+{
+	struct ft_backend *backend = server->backend;
+	struct ft_runner_hello_request request;
+	struct ft_error error;
+	if (ft_decode(&ft_runner_hello_request_message, body, &request, &error) < 0) {
+		fail(server, id, &error);
+		return;
+	}
+	if (request.min > FT_RUNNER_PROTOCOL_MAX || request.max < FT_RUNNER_PROTOCOL_MIN) {
+		ft_fail(&error, FT_E_PROTOCOL,
+		        "this runner speaks protocol %d to %d, the daemon %llu to %llu",
+		        FT_RUNNER_PROTOCOL_MIN, FT_RUNNER_PROTOCOL_MAX, (unsigned long long)request.min,
+		        (unsigned long long)request.max);
+		fail(server, id, &error);
+		return;
+	}
+	snprintf(server->code_dir, sizeof(server->code_dir), "%s", request.code_dir);
+	server->memory_cap = request.memory_cap;
+	server->greeted = true;
+
+	struct ft_writer list[3];
+	for (size_t i = 0; i < 3; i++)
+		ft_writer_init_growing(&list[i], reply_limit);
+	write_files(&list[0], backend);
+	write_list(&list[1], backend);
+	write_kernels(&list[2], backend);
+	struct ft_runner_hello_reply answer = {
+	        .protocol = request.max < FT_RUNNER_PROTOCOL_MAX ? request.max : FT_RUNNER_PROTOCOL_MAX,
+	        .files = {list[0].data, list[0].length},
+	        .devices = {list[1].data, list[1].length},
+	        .kernels = {list[2].data, list[2].length},
+	};
+	snprintf(
+	        answer.runner, sizeof(answer.runner), "flytune-runner-%s %s", backend->kind, FLYTUNE_VERSION);
+	snprintf(answer.identity, sizeof(answer.identity), "%s", backend->identity);
+	if (backend->device_count == 0)
+		snprintf(answer.reason, sizeof(answer.reason), "%s", backend->reason);
+	if (ft_writer_ok(&list[0]) && ft_writer_ok(&list[1]) && ft_writer_ok(&list[2])) {
+		reply(server, id, &ft_runner_hello_reply_message, &answer);
+	} else {
+		ft_fail(&error, FT_E_MEMORY, "no memory for a hello");
+		fail(server, id, &error);
+	}
+	for (size_t i = 0; i < 3; i++)
+		ft_writer_free(&list[i]);
+}
+
+static int find_device(
+        const struct ft_backend *backend, const char *id, size_t *index, struct ft_error *error)
+{
+	for (size_t i = 0; i < backend->device_count; i++) {
+		if (strcmp(backend->device[i].shown.id, id) == 0) {
+			*index = i;
+			return 0;
+		}
+	}
+	ft_fail_field(error, FT_E_UNKNOWN_DEVICE, "device", id, NULL);
+	return -1;
+}
+
+/* The kernel, the device and the problem of a request, believed in nothing. */
+static int admit(const struct ft_backend *backend, const char *kernel_name, const char *device,
+        const struct ft_problem *given, const struct ft_kernel **kernel, size_t *index,
+        struct ft_problem *whole, struct ft_error *error)
+{
+	*kernel = ft_kernel_find(kernel_name);
+	if (!*kernel)
+		return ft_fail_field(error, FT_E_UNKNOWN_KERNEL, "kernel", kernel_name, NULL);
+	if (find_device(backend, device, index, error) < 0)
+		return -1;
+	return ft_problem_admit(*kernel, (*kernel)->schema(backend->kind), given, whole, error);
+}
+
+static void space(struct server *server, uint64_t id, struct ft_view body)
+{
+	struct ft_space_request *request = calloc(1, sizeof(*request));
+	struct ft_space *members = calloc(1, sizeof(*members));
+	struct ft_writer list;
+	struct ft_error error;
+	const struct ft_kernel *kernel;
+	struct ft_problem problem;
+	size_t device;
+
+	ft_writer_init_growing(&list, reply_limit);
+	if (!request || !members) {
+		ft_fail(&error, FT_E_MEMORY, "no memory for a space");
+		goto failed;
+	}
+	if (ft_decode(&ft_space_request_message, body, request, &error) < 0 ||
+	        admit(server->backend, request->kernel, request->device, &request->problem, &kernel, &device,
+	                &problem, &error) < 0 ||
+	        kernel->space(&problem, &server->backend->device[device].traits, members, &error) < 0)
+		goto failed;
+	ft_write_array(&list, members->count);
+	for (uint32_t i = 0; i < members->count; i++) {
+		struct ft_space_member member = {.config = members->config[i]};
+		snprintf(member.pruned, sizeof(member.pruned), "%s", members->pruned[i]);
+		ft_encode(&list, &ft_space_member_message, &member);
+	}
+	if (!ft_writer_ok(&list)) {
+		ft_fail(&error, FT_E_MEMORY, "no memory for a space");
+		goto failed;
+	}
+	struct ft_space_reply answer = {.members = {list.data, list.length}, .standard = members->standard};
+	reply(server, id, &ft_space_reply_message, &answer);
+	goto out;
+failed:
+	fail(server, id, &error);
+out:
+	ft_writer_free(&list);
+	free(members);
+	free(request);
+}
+
+/* ---- sweep ---- */
+
+static int serve_waiting(struct server *server);
+
+static void on_event(void *context, const struct ft_runner_event *event)
+{
+	struct server *server = context;
+	server->told_ns = now_ns();
+	ft_writer_reset(&server->writer);
+	encode_notice(&server->writer, event);
+	flush(server);
+}
+
+/* Takes in what the daemon said meanwhile. */
+static bool on_cancelled(void *context)
+{
+	struct server *server = context;
+	if (serve_waiting(server) < 0)
+		_exit(EXIT_BROKEN);
+	return server->cancelled;
+}
+
+static void on_measure_begins(void *context, size_t trial)
+{
+	struct server *server = context;
+	/* Where samples are slow a notice costs nothing, and a long round still shows that it lives. */
+	if (now_ns() - server->told_ns > quiet_most_ns) {
+		struct ft_runner_event event = {
+		        .job = server->job, .trial = trial, .event = "begin", .stage = "measure"};
+		on_event(server, &event);
+	}
+	atomic_fetch_add(&server->watch.samples, 1);
+	atomic_store(&server->watch.measured, trial + 1);
+}
+
+static void on_measure_ends(void *context)
+{
+	struct server *server = context;
+	atomic_store(&server->watch.measured, 0);
+}
+
+static int read_samples(struct ft_sweep *sweep, size_t index, struct ft_view list, struct ft_error *error)
+{
+	struct ft_cursor cursor = ft_cursor_of(list.data, list.length);
+	uint32_t count;
+	if (!list.data)
+		return 0;
+	if (!ft_read_array(&cursor, &count) || count > FT_ROUNDS_MAX)
+		return ft_fail(
+		        error, FT_E_BAD_REQUEST, "samples must be a list of at most %d", FT_ROUNDS_MAX);
+	uint64_t *samples = ft_sweep_samples(sweep, index);
+	if (!samples)
+		return ft_fail(error, FT_E_MEMORY, "no memory for samples");
+	for (uint32_t i = 0; i < count; i++) {
+		if (!ft_read_uint(&cursor, &samples[i]))
+			return ft_fail(error, FT_E_BAD_REQUEST, "a sample must be a number of picoseconds");
+	}
+	return 0;
+}
+
+static int read_member(struct ft_sweep *sweep, size_t index, struct ft_cursor *cursor,
+        const struct ft_schema *schema, struct ft_sweep_member *member, struct ft_error *error)
+{
+	struct ft_sweep_trial *trial = &sweep->trial[index];
+	struct ft_view view;
+	if (!ft_read_view(cursor, &view))
+		return ft_fail(error, FT_E_BAD_REQUEST, "the list of members is cut short");
+	if (ft_decode(&ft_sweep_member_message, view, member, error) < 0 ||
+	        ft_schema_check_config(schema, &member->config, &trial->config, error) < 0)
+		return -1;
+	trial->out = member->status[0] != '\0';
+	trial->dropped = member->dropped;
+	trial->verified = member->verified;
+	memcpy(trial->status, member->status, sizeof(trial->status));
+	memcpy(trial->code, member->code, sizeof(trial->code));
+	return read_samples(sweep, index, member->samples, error);
+}
+
+static int read_sweep(struct server *server, const struct ft_sweep_request *request, struct ft_sweep *sweep,
+        struct ft_error *error)
+{
+	struct ft_cursor cursor = ft_cursor_of(request->members.data, request->members.length);
+	uint32_t count;
+	if (admit(server->backend, request->kernel, request->device, &request->problem, &sweep->kernel,
+	            &sweep->device, &sweep->problem, error) < 0)
+		return -1;
+	if (!ft_read_array(&cursor, &count) || count == 0 || count > FT_SPACE_MAX)
+		return ft_fail(error, FT_E_BAD_REQUEST, "a sweep has 1 to %d members", FT_SPACE_MAX);
+	if (request->standard >= count)
+		return ft_fail(error, FT_E_BAD_REQUEST, "the default must be one of the members");
+	if (request->rounds > FT_ROUNDS_MAX || request->band_ppm > 1000000 ||
+	        request->min_rounds > FT_ROUNDS_MAX || request->max_rounds > FT_ROUNDS_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE,
+		        "rounds must be at most %d and the band at most 1,000,000 ppm", FT_ROUNDS_MAX);
+	sweep->job = request->job;
+	sweep->seed = request->seed;
+	sweep->budget_ns = request->budget_ns;
+	sweep->memory_cap = server->memory_cap;
+	sweep->code_dir = server->code_dir[0] ? server->code_dir : NULL;
+	sweep->rule = (struct ft_rule){.band_ppm = (uint32_t)request->band_ppm,
+	        .min_rounds = (uint32_t)request->min_rounds,
+	        .max_rounds = (uint32_t)request->max_rounds};
+	sweep->rounds = request->rounds;
+	sweep->standard = request->standard;
+	if (ft_sweep_init(sweep, count, error) < 0)
+		return -1;
+
+	struct ft_sweep_member *member = calloc(1, sizeof(*member));
+	int result = member ? 0 : ft_fail(error, FT_E_MEMORY, "no memory for a sweep");
+	const struct ft_schema *schema = sweep->kernel->schema(server->backend->kind);
+	for (uint32_t i = 0; i < count && result == 0; i++)
+		result = read_member(sweep, i, &cursor, schema, member, error);
+	free(member);
+	return result;
+}
+
+static void run_sweep(struct server *server, uint64_t id, struct ft_view body)
+{
+	struct ft_sweep_request *request = calloc(1, sizeof(*request));
+	struct ft_sweep *sweep = calloc(1, sizeof(*sweep));
+	struct ft_sweep_reply answer;
+	struct ft_error error;
+	int result = -1;
+
+	if (!request || !sweep) {
+		ft_fail(&error, FT_E_MEMORY, "no memory for a sweep");
+		goto out;
+	}
+	if (ft_decode(&ft_sweep_request_message, body, request, &error) < 0 ||
+	        read_sweep(server, request, sweep, &error) < 0)
+		goto out;
+	server->job = sweep->job;
+	server->cancelled = false;
+	server->told_ns = now_ns();
+	if (watch_start(server, sweep->count, &error) < 0)
+		goto out;
+	struct ft_sweep_listener listener = {
+	        .context = server,
+	        .event = on_event,
+	        .cancelled = on_cancelled,
+	        .measure_begins = on_measure_begins,
+	        .measure_ends = on_measure_ends,
+	};
+	server->sweeping = true;
+	result = ft_sweep_run(sweep, server->backend, &listener, &answer, &error);
+	server->sweeping = false;
+	watch_stop(server);
+out:
+	if (result == FT_BACKEND_LOST)
+		server->lost = true;
+	else if (result < 0)
+		fail(server, id, &error);
+	else
+		reply(server, id, &ft_sweep_reply_message, &answer);
+	if (sweep)
+		ft_sweep_free(sweep);
+	free(sweep);
+	free(request);
+}
+
+static void cancel(struct server *server, struct ft_view body)
+{
+	struct ft_cancel_notice notice;
+	if (ft_decode(&ft_cancel_notice_message, body, &notice, NULL) == 0 && server->sweeping &&
+	        notice.job == server->job)
+		server->cancelled = true;
+}
+
+/* ---- requests ---- */
+
+static int take(struct server *server, struct ft_view message)
+{
+	struct ft_envelope envelope;
+	struct ft_error error;
+	if (ft_open_envelope(message, &envelope, &error) < 0) {
+		fail(server, 0, &error);
+		return -1;
+	}
+	if (envelope.type == FT_NOTICE) {
+		if (strcmp(envelope.method, "cancel") == 0)
+			cancel(server, envelope.body);
+		return 0;
+	}
+	if (envelope.type == FT_RESPONSE)
+		return 0; /* this runner asks nothing */
+	if (strcmp(envelope.method, "hello") == 0) {
+		hello(server, envelope.id, envelope.body);
+	} else if (!server->greeted) {
+		ft_fail(&error, FT_E_PROTOCOL, "hello must come first");
+		fail(server, envelope.id, &error);
+	} else if (strcmp(envelope.method, "space") == 0) {
+		space(server, envelope.id, envelope.body);
+	} else if (strcmp(envelope.method, "sweep") == 0 && server->sweeping) {
+		ft_fail(&error, FT_E_BUSY, "a sweep is running");
+		fail(server, envelope.id, &error);
+	} else if (strcmp(envelope.method, "sweep") == 0) {
+		run_sweep(server, envelope.id, envelope.body);
+	} else {
+		ft_fail(&error, FT_E_UNKNOWN_METHOD, "no method is called %s", envelope.method);
+		fail(server, envelope.id, &error);
+	}
+	return 0;
+}
+
+/* Deals with the whole messages at hand. -1 when the framing is broken. */
+static int take_all(struct server *server)
+{
+	struct ft_view message;
+	struct ft_error error;
+	int got = 0;
+	while (!server->lost && (got = ft_inbox_next(&server->inbox, &message, &error)) > 0) {
+		if (take(server, message) < 0)
+			return -1;
+	}
+	if (got < 0)
+		fail(server, 0, &error);
+	return got;
+}
+
+/* 1 when something came, 0 if nothing is there, -1 at the end. */
+static int receive(struct server *server)
+{
+	uint8_t *room;
+	size_t size;
+	if (ft_inbox_room(&server->inbox, &room, &size, NULL) < 0)
+		return -1;
+	ssize_t got = recv(server->descriptor, room, size, MSG_DONTWAIT);
+	if (got > 0) {
+		ft_inbox_received(&server->inbox, (size_t)got);
+		return 1;
+	}
+	if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+		return 0;
+	return -1;
+}
+
+/* In the middle of a sweep: never waits, and does not come back from the end. -1 when the framing is broken.
+ */
+static int serve_waiting(struct server *server)
+{
+	for (;;) {
+		int got = receive(server);
+		if (got < 0)
+			_exit(EXIT_SUCCESS);
+		if (got == 0)
+			return 0;
+		if (take_all(server) < 0)
+			return -1;
+	}
+}
+
+int ft_runner_serve(int descriptor, struct ft_backend *backend)
+{
+	struct server server = {
+	        .descriptor = descriptor,
+	        .backend = backend,
+	        .watch = {.descriptor = descriptor, .stop = -1, .lock = PTHREAD_MUTEX_INITIALIZER},
+	};
+	int status = EXIT_SUCCESS;
+	ft_inbox_init(&server.inbox, &ft_bounds_large);
+	ft_writer_init_growing(&server.writer, reply_limit);
+	for (;;) {
+		struct pollfd waiting = {.fd = descriptor, .events = POLLIN};
+		if (poll(&waiting, 1, -1) < 0 && errno != EINTR) {
+			status = EXIT_BROKEN;
+			break;
+		}
+		int got = receive(&server);
+		if (got < 0)
+			break;
+		if (got > 0 && take_all(&server) < 0) {
+			status = EXIT_BROKEN;
+			break;
+		}
+		if (server.lost) {
+			status = FT_RUNNER_EXIT_LOST;
+			break;
+		}
+	}
+	ft_writer_free(&server.writer);
+	ft_inbox_free(&server.inbox);
+	return status;
+}
+
+/* ---- main ---- */
+
+static bool is_socket(int descriptor)
+{
+	struct stat about;
+	return fstat(descriptor, &about) == 0 && S_ISSOCK(about.st_mode);
+}
+
+/* Dies with the daemon, and before it when memory runs out. */
+static bool tie_to_parent(void)
+{
+	pid_t parent = getppid();
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+		return false;
+	int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (file >= 0) {
+		char text[16];
+		int length = snprintf(text, sizeof(text), "%d", KILLABLE);
+		ssize_t written = write(file, text, (size_t)length);
+		(void)written; /* no right to it: then it stands where the daemon stands */
+		close(file);
+	}
+	return true;
+}
+
+static int serve_parent(struct ft_backend *backend)
+{
+	if (!tie_to_parent())
+		return EXIT_SUCCESS; /* the daemon is gone already */
+	if (fcntl(FT_RUNNER_DESCRIPTOR, F_SETFD, FD_CLOEXEC) != 0)
+		return EXIT_BROKEN;
+	return ft_runner_serve(FT_RUNNER_DESCRIPTOR, backend);
+}
+
+int ft_runner_main(int argc, char **argv, struct ft_backend *backend)
+{
+	struct ft_error error;
+	const bool by_daemon = argc < 2 && is_socket(FT_RUNNER_DESCRIPTOR);
+	if (argc < 2 && !by_daemon) {
+		fprintf(stderr,
+		        "flytune-runner-%s: started by flytuned, with a socket on descriptor %d; or by "
+		        "hand:\n"
+		        "  flytune-runner-%s devices\n"
+		        "  flytune-runner-%s sweep KERNEL --FIELD VALUE ... (sweep --help tells more)\n",
+		        backend->kind, FT_RUNNER_DESCRIPTOR, backend->kind, backend->kind);
+		return EXIT_USAGE;
+	}
+	if (backend->open(backend, &error) < 0) {
+		fprintf(stderr, "flytune-runner-%s: %s\n", backend->kind, error.message);
+		return EXIT_BROKEN;
+	}
+	int status = by_daemon ? serve_parent(backend) : ft_runner_by_hand(argc, argv, backend);
+	backend->close(backend);
+	return status;
+}

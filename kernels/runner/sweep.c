@@ -1,0 +1,559 @@
+#include "kernels/runner/sweep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The tied are verified again too, but not for longer than this: only the winner must be. */
+static const uint64_t confirm_tied_ns = 1000000000;
+static const uint64_t second_ns = 1000000000;
+
+struct run {
+	struct ft_sweep *sweep;
+	struct ft_backend *backend;
+	const struct ft_sweep_listener *listener;
+	uint64_t deadline_ns;
+	size_t fresh;     /* rounds measured in this run */
+	size_t *order;    /* of a round */
+	uint64_t *sample; /* of the round at hand */
+	bool *built;      /* in this process */
+	struct ft_contender *contender;
+	struct ft_writer writer;
+};
+
+enum { RUN_CANCELLED = 1 };
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * second_ns + (uint64_t)now.tv_nsec;
+}
+
+/* splitmix64: the order of a round follows from the seed and its number alone. */
+static uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15U;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+	return z ^ (z >> 31);
+}
+
+int ft_sweep_init(struct ft_sweep *sweep, size_t count, struct ft_error *error)
+{
+	sweep->trial = calloc(count ? count : 1, sizeof(*sweep->trial));
+	sweep->standing = calloc(count ? count : 1, sizeof(*sweep->standing));
+	if (!sweep->trial || !sweep->standing) {
+		ft_sweep_free(sweep);
+		return ft_fail(error, FT_E_MEMORY, "no memory for %zu trials", count);
+	}
+	sweep->count = count;
+	return 0;
+}
+
+void ft_sweep_free(struct ft_sweep *sweep)
+{
+	for (size_t i = 0; i < sweep->count; i++)
+		free(sweep->trial[i].sample_ps);
+	free(sweep->trial);
+	free(sweep->standing);
+	sweep->trial = NULL;
+	sweep->standing = NULL;
+	sweep->count = 0;
+}
+
+uint64_t *ft_sweep_samples(struct ft_sweep *sweep, size_t index)
+{
+	struct ft_sweep_trial *trial = &sweep->trial[index];
+	if (!trial->sample_ps)
+		trial->sample_ps = calloc(FT_ROUNDS_MAX, sizeof(*trial->sample_ps));
+	return trial->sample_ps;
+}
+
+/* ---- events ---- */
+
+static struct ft_runner_event make_event(const struct run *run, const char *word, size_t trial)
+{
+	struct ft_runner_event event = {.job = run->sweep->job, .trial = trial};
+	snprintf(event.event, sizeof(event.event), "%s", word);
+	return event;
+}
+
+static void tell(struct run *run, const struct ft_runner_event *event)
+{
+	run->listener->event(run->listener->context, event);
+}
+
+static void tell_stage(struct run *run, const char *stage)
+{
+	struct ft_runner_event event = make_event(run, "stage", 0);
+	snprintf(event.stage, sizeof(event.stage), "%s", stage);
+	tell(run, &event);
+}
+
+static void tell_begin(struct run *run, const char *stage, size_t trial)
+{
+	struct ft_runner_event event = make_event(run, "begin", trial);
+	snprintf(event.stage, sizeof(event.stage), "%s", stage);
+	tell(run, &event);
+}
+
+static void put_out(struct run *run, size_t index, const char *status, const char *reason)
+{
+	struct ft_sweep_trial *trial = &run->sweep->trial[index];
+	trial->out = true;
+	snprintf(trial->status, sizeof(trial->status), "%s", status);
+	snprintf(trial->reason, sizeof(trial->reason), "%s", reason);
+	struct ft_runner_event event = make_event(run, "out", index);
+	snprintf(event.status, sizeof(event.status), "%s", status);
+	snprintf(event.reason, sizeof(event.reason), "%s", reason);
+	tell(run, &event);
+}
+
+static bool cancelled(const struct run *run)
+{
+	return run->listener->cancelled(run->listener->context);
+}
+
+static bool can_win(const struct ft_sweep_trial *trial)
+{
+	return !trial->out && !trial->dropped;
+}
+
+/* The default is timed beside the survivors after a restart, so that what they gain is known in fresh rounds.
+ */
+static bool is_measured(const struct run *run, size_t index)
+{
+	const struct ft_sweep *sweep = run->sweep;
+	const struct ft_sweep_trial *trial = &sweep->trial[index];
+	if (trial->out || !run->built[index])
+		return false;
+	return !trial->dropped ||
+	        (index == sweep->standard && sweep->rounds > run->fresh &&
+	                run->fresh < sweep->rule.min_rounds);
+}
+
+static bool is_wanted(const struct run *run, size_t index)
+{
+	const struct ft_sweep_trial *trial = &run->sweep->trial[index];
+	return !trial->out && (!trial->dropped || index == run->sweep->standard);
+}
+
+/* ---- build and verify ---- */
+
+/* The process is about to end: this names whose doing it is. */
+static int lose(struct run *run, const char *stage, size_t index)
+{
+	tell_begin(run, stage, index);
+	return FT_BACKEND_LOST;
+}
+
+/* 0 or FT_BACKEND_LOST. A wrong or failed config is out. */
+static int verify(struct run *run, const char *stage, size_t index)
+{
+	struct ft_error error = {0};
+	double largest = 0;
+	tell_begin(run, stage, index);
+	int result = run->backend->verify(run->backend, index, &largest, &error);
+	if (result != 0) {
+		put_out(run, index, result == 1 ? "wrong" : "failed", error.message);
+		return result == FT_BACKEND_LOST ? lose(run, stage, index) : 0;
+	}
+	struct ft_runner_event event = make_event(run, "verified", index);
+	event.error = largest;
+	tell(run, &event);
+	return 0;
+}
+
+/* Another trial that does the same work, or count. One that is wrong stands for the other too. */
+static size_t find_same(const struct run *run, size_t index)
+{
+	const struct ft_sweep *sweep = run->sweep;
+	for (size_t i = 0; i < sweep->count; i++) {
+		const struct ft_sweep_trial *other = &sweep->trial[i];
+		if (i != index && run->built[i] && strcmp(other->status, "same_code_as") != 0 &&
+		        strcmp(other->code, sweep->trial[index].code) == 0)
+			return i;
+	}
+	return sweep->count;
+}
+
+static void tell_same(struct run *run, size_t index, size_t other)
+{
+	struct ft_sweep_trial *trial = &run->sweep->trial[index];
+	trial->out = true;
+	snprintf(trial->status, sizeof(trial->status), "same_code_as");
+	struct ft_runner_event event = make_event(run, "same_code", index);
+	event.other = other;
+	tell(run, &event);
+}
+
+/* The one that stands for all of equal code: the default if it is among them, else the one first in the
+ * rule's order, so that the choice does not hang on which build came first. But one that was timed before
+ * stays. */
+static bool stands_before(const struct run *run, size_t a, size_t b)
+{
+	const struct ft_sweep *sweep = run->sweep;
+	if (a == sweep->standard || b == sweep->standard)
+		return a == sweep->standard;
+	bool timed_a = sweep->trial[a].sample_ps != NULL;
+	bool timed_b = sweep->trial[b].sample_ps != NULL;
+	if (timed_a != timed_b)
+		return timed_a;
+	return a < b;
+}
+
+static int take_built(struct run *run, const struct ft_built *built)
+{
+	struct ft_sweep *sweep = run->sweep;
+	size_t index = built->index;
+	if (index >= sweep->count)
+		return 0;
+	struct ft_sweep_trial *trial = &sweep->trial[index];
+	if (built->failed) {
+		put_out(run, index, "failed", built->error.message);
+		return 0;
+	}
+	bool same_as_before = strcmp(trial->code, built->code) == 0;
+	if (!same_as_before || !built->cached) {
+		struct ft_runner_event event = make_event(run, "built", index);
+		snprintf(event.code, sizeof(event.code), "%s", built->code);
+		event.cached = built->cached;
+		event.registers = built->registers;
+		event.spills = built->spills;
+		event.build_ns = built->build_ns;
+		tell(run, &event);
+	}
+	/* Other code than the one that was verified: nothing of that holds. */
+	if (!same_as_before)
+		trial->verified = false;
+	snprintf(trial->code, sizeof(trial->code), "%s", built->code);
+	run->built[index] = true;
+
+	size_t other = find_same(run, index);
+	if (other < sweep->count) {
+		struct ft_sweep_trial *there = &sweep->trial[other];
+		if (there->out || !stands_before(run, index, other)) {
+			tell_same(run, index, other);
+			return 0;
+		}
+		trial->verified = trial->verified || there->verified;
+		tell_same(run, other, index);
+	}
+	if (trial->verified)
+		return 0;
+	int result = verify(run, "verify", index);
+	trial->verified = !trial->out;
+	return result;
+}
+
+static int build_all(struct run *run, struct ft_error *error)
+{
+	struct ft_sweep *sweep = run->sweep;
+	struct ft_backend *backend = run->backend;
+	tell_stage(run, "build");
+	for (size_t i = 0; i < sweep->count; i++) {
+		struct ft_error failure = {0};
+		if (!is_wanted(run, i))
+			continue;
+		tell_begin(run, "build", i);
+		if (backend->build_start(backend, i, &failure) < 0)
+			put_out(run, i, "failed", failure.message);
+	}
+	for (;;) {
+		struct ft_built built = {0};
+		if (cancelled(run))
+			return RUN_CANCELLED;
+		int got = backend->build_wait(backend, &built, error);
+		if (got <= 0)
+			return got;
+		int result = take_built(run, &built);
+		if (result != 0)
+			return result;
+	}
+}
+
+/* ---- measure ---- */
+
+static int measure(struct run *run, size_t index, uint64_t *sample_ps)
+{
+	struct ft_error error = {0};
+	*sample_ps = 0;
+	run->listener->measure_begins(run->listener->context, index);
+	int result = run->backend->measure(run->backend, index, sample_ps, &error);
+	run->listener->measure_ends(run->listener->context);
+	if (result == 0)
+		return 0;
+	put_out(run, index, "failed", error.message);
+	return result == FT_BACKEND_LOST ? lose(run, "measure", index) : 0;
+}
+
+static bool over_budget(const struct run *run)
+{
+	return now_ns() >= run->deadline_ns;
+}
+
+/* Clocks, batches, first touches: once in a run, before its first round. */
+static int warm(struct run *run, struct ft_error *error)
+{
+	tell_stage(run, "measure");
+	if (run->backend->warm(run->backend, error) < 0)
+		return -1;
+	for (size_t i = 0; i < run->sweep->count; i++) {
+		uint64_t thrown_away;
+		if (!is_measured(run, i))
+			continue;
+		if (cancelled(run))
+			return RUN_CANCELLED;
+		tell_begin(run, "measure", i);
+		if (measure(run, i, &thrown_away) == FT_BACKEND_LOST)
+			return FT_BACKEND_LOST;
+	}
+	/* From here on none is announced: a stage clears whom to blame. */
+	tell_stage(run, "measure");
+	return 0;
+}
+
+static int tell_round(struct run *run, size_t round, size_t measured, struct ft_error *error)
+{
+	struct ft_sweep *sweep = run->sweep;
+	ft_writer_reset(&run->writer);
+	ft_write_array(&run->writer, (uint32_t)measured);
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!run->sample[i])
+			continue;
+		ft_write_array(&run->writer, 2);
+		ft_write_uint(&run->writer, i);
+		ft_write_uint(&run->writer, run->sample[i]);
+	}
+	if (!ft_writer_ok(&run->writer))
+		return ft_fail(error, FT_E_MEMORY, "no memory for the samples of a round");
+	struct ft_runner_event event = make_event(run, "round", 0);
+	event.round = round;
+	event.samples = (struct ft_view){run->writer.data, run->writer.length};
+	tell(run, &event);
+	return 0;
+}
+
+/* Every config alive once, in the order that the seed gives. A round that is broken off leaves no samples, so
+ * that all have the same ones. */
+static int measure_round(struct run *run, struct ft_error *error)
+{
+	struct ft_sweep *sweep = run->sweep;
+	size_t alive = 0;
+	size_t measured = 0;
+	for (size_t i = 0; i < sweep->count; i++) {
+		run->sample[i] = 0;
+		if (is_measured(run, i))
+			run->order[alive++] = i;
+	}
+	uint64_t state = sweep->seed ^ (sweep->rounds + 1) * 0xd1342543de82ef95U;
+	for (size_t i = alive; i > 1; i--) {
+		size_t other = (size_t)(next_random(&state) % i);
+		size_t moving = run->order[i - 1];
+		run->order[i - 1] = run->order[other];
+		run->order[other] = moving;
+	}
+	for (size_t i = 0; i < alive; i++) {
+		size_t index = run->order[i];
+		if (cancelled(run))
+			return RUN_CANCELLED;
+		if (run->fresh > 0 && over_budget(run))
+			return 0;
+		if (measure(run, index, &run->sample[index]) == FT_BACKEND_LOST)
+			return FT_BACKEND_LOST;
+		measured += run->sample[index] != 0;
+	}
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!run->sample[i])
+			continue;
+		uint64_t *samples = ft_sweep_samples(sweep, i);
+		if (!samples)
+			return ft_fail(error, FT_E_MEMORY, "no memory for samples");
+		samples[sweep->rounds] = run->sample[i];
+	}
+	if (tell_round(run, sweep->rounds, measured, error) < 0)
+		return -1;
+	sweep->rounds++;
+	run->fresh++;
+	return 0;
+}
+
+static void decide(struct run *run, bool ended, struct ft_decision *decision)
+{
+	struct ft_sweep *sweep = run->sweep;
+	for (size_t i = 0; i < sweep->count; i++) {
+		const struct ft_sweep_trial *trial = &sweep->trial[i];
+		run->contender[i] = (struct ft_contender){
+		        .out = trial->out, .dropped = trial->dropped, .sample_ps = trial->sample_ps};
+	}
+	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->standard, sweep->rounds, ended,
+	        sweep->standing, decision);
+}
+
+static void drop_the_worse(struct run *run)
+{
+	struct ft_sweep *sweep = run->sweep;
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!sweep->standing[i].drop || !can_win(&sweep->trial[i]))
+			continue;
+		sweep->trial[i].dropped = true;
+		struct ft_runner_event event = make_event(run, "dropped", i);
+		event.round = sweep->rounds;
+		snprintf(event.reason, sizeof(event.reason), "%.1f %% slower than the best, at least %.1f %%",
+		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
+		tell(run, &event);
+	}
+}
+
+/* Rounds until the decision falls. After a restart nothing is decided before min_rounds fresh rounds, unless
+ * the old ones decide already. */
+static int race(struct run *run, bool *warmed, struct ft_decision *decision, struct ft_error *error)
+{
+	struct ft_sweep *sweep = run->sweep;
+	const bool resumed = sweep->rounds > run->fresh;
+	decide(run, false, decision);
+	if (decision->verdict != FT_VERDICT_MEASURE &&
+	        (sweep->rounds > 0 || decision->verdict == FT_VERDICT_NONE))
+		return 0;
+	for (;;) {
+		if (!*warmed) {
+			int result = warm(run, error);
+			if (result != 0)
+				return result;
+			*warmed = true;
+		}
+		size_t before = sweep->rounds;
+		int result = measure_round(run, error);
+		if (result != 0)
+			return result;
+		bool ended = over_budget(run) || sweep->rounds >= FT_ROUNDS_MAX || sweep->rounds == before;
+		bool settling = resumed && run->fresh < sweep->rule.min_rounds && !ended;
+		decide(run, ended, decision);
+		if (decision->verdict == FT_VERDICT_NONE)
+			return 0;
+		if (settling)
+			continue;
+		drop_the_worse(run);
+		if (decision->verdict != FT_VERDICT_MEASURE)
+			return 0;
+	}
+}
+
+/* Whole once more after the timing, the winner first. 1 if it still stands. */
+static int confirm(struct run *run, size_t winner)
+{
+	struct ft_sweep *sweep = run->sweep;
+	tell_stage(run, "confirm");
+	if (!sweep->trial[winner].confirmed) {
+		int result = verify(run, "confirm", winner);
+		if (result != 0)
+			return result;
+		sweep->trial[winner].confirmed = !sweep->trial[winner].out;
+	}
+	uint64_t end = now_ns() + confirm_tied_ns;
+	for (size_t i = 0; i < sweep->count && now_ns() < end && !cancelled(run); i++) {
+		struct ft_sweep_trial *trial = &sweep->trial[i];
+		if (!sweep->standing[i].tied || !can_win(trial) || trial->confirmed || !run->built[i])
+			continue;
+		int result = verify(run, "confirm", i);
+		if (result != 0)
+			return result;
+		trial->confirmed = !trial->out;
+	}
+	return !sweep->trial[winner].out;
+}
+
+static int sweep_to_end(struct run *run, struct ft_decision *decision, struct ft_error *error)
+{
+	bool warmed = false;
+	int result = build_all(run, error);
+	if (result != 0)
+		return result;
+	for (;;) {
+		result = race(run, &warmed, decision, error);
+		if (result != 0 || decision->verdict == FT_VERDICT_NONE)
+			return result;
+		result = confirm(run, decision->winner);
+		if (result < 0)
+			return result;
+		if (result == 1)
+			return 0;
+		if (cancelled(run))
+			return RUN_CANCELLED;
+	}
+}
+
+static void answer(
+        const struct run *run, int result, const struct ft_decision *decision, struct ft_sweep_reply *reply)
+{
+	*reply = (struct ft_sweep_reply){.rounds = run->sweep->rounds};
+	snprintf(reply->method, sizeof(reply->method), "%s", run->backend->method);
+	if (result == RUN_CANCELLED) {
+		snprintf(reply->outcome, sizeof(reply->outcome), "cancelled");
+		return;
+	}
+	snprintf(reply->reason, sizeof(reply->reason), "%s", decision->reason);
+	if (decision->verdict != FT_VERDICT_WINNER) {
+		snprintf(reply->outcome, sizeof(reply->outcome), "no_winner");
+		return;
+	}
+	snprintf(reply->outcome, sizeof(reply->outcome), "decided");
+	reply->winner = decision->winner;
+	reply->conclusive = decision->conclusive;
+}
+
+int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struct ft_sweep_listener *listener,
+        struct ft_sweep_reply *reply, struct ft_error *error)
+{
+	int result = -1;
+	size_t count = sweep->count;
+	struct ft_config *config = calloc(count ? count : 1, sizeof(*config));
+	struct run run = {
+	        .sweep = sweep,
+	        .backend = backend,
+	        .listener = listener,
+	        .order = calloc(count ? count : 1, sizeof(*run.order)),
+	        .sample = calloc(count ? count : 1, sizeof(*run.sample)),
+	        .built = calloc(count ? count : 1, sizeof(*run.built)),
+	        .contender = calloc(count ? count : 1, sizeof(*run.contender)),
+	};
+	ft_writer_init_growing(&run.writer, (size_t)1 << 20);
+	uint64_t now = now_ns();
+	run.deadline_ns = sweep->budget_ns > UINT64_MAX - now ? UINT64_MAX : now + sweep->budget_ns;
+	if (!config || !run.order || !run.sample || !run.built || !run.contender) {
+		ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", count);
+		goto out;
+	}
+	for (size_t i = 0; i < count; i++)
+		config[i] = sweep->trial[i].config;
+	struct ft_backend_sweep order = {
+	        .kernel = sweep->kernel,
+	        .problem = &sweep->problem,
+	        .device = sweep->device,
+	        .seed = sweep->seed,
+	        .memory_cap = sweep->memory_cap,
+	        .code_dir = sweep->code_dir,
+	        .count = count,
+	        .config = config,
+	};
+	struct ft_decision decision = {.verdict = FT_VERDICT_NONE};
+	backend->method[0] = '\0';
+	tell_stage(&run, "start");
+	if (backend->prepare(backend, &order, error) == 0)
+		result = sweep_to_end(&run, &decision, error);
+	if (result >= 0) {
+		answer(&run, result, &decision, reply);
+		result = 0;
+	}
+	backend->finish(backend);
+out:
+	free(config);
+	free(run.order);
+	free(run.sample);
+	free(run.built);
+	free(run.contender);
+	ft_writer_free(&run.writer);
+	return result;
+}
