@@ -184,8 +184,12 @@ static int set_deadline(struct options *options, const char *text, struct ft_err
 	const char *seconds = split(text, key, sizeof(key));
 
 	for (int stage = 0; seconds != NULL && stage < STAGES; stage++) {
-		if (strcmp(key, stage_words[stage]) == 0)
-			return parse_seconds("--deadline", seconds, &options->deadline_ns[stage], error);
+		if (strcmp(key, stage_words[stage]) == 0) {
+			if (parse_seconds("--deadline", seconds, &options->deadline_ns[stage], NULL) == 0)
+				return 0;
+			return ft_fail_field(error, FT_E_BAD_VALUE, "--deadline", text,
+			        "STAGE=SECONDS, above 0 and at most 86400");
+		}
 	}
 	return ft_fail_field(error, FT_E_BAD_VALUE, "--deadline", text,
 	        "STAGE=SECONDS for hello, space, start, build, verify, measure or stop");
