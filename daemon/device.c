@@ -294,10 +294,46 @@ out:
 	return result;
 }
 
-static void settle(struct runner_slot *slot)
+/* A device to compute defaults for, until a runner was heard or where it has none. */
+static int add_stand_in(struct runner_slot *slot, enum device_state state, struct ft_error *error)
+{
+	struct device *device = calloc(1, sizeof(*device));
+
+	if (device == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
+	device->state = state;
+	device->slot = slot;
+	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->runner.kind);
+	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->runner.kind);
+	ft_traits_guess(slot->runner.kind, &device->traits);
+	if (insert_device(slot->devices, device, error) != 0) {
+		free(device);
+		return -1;
+	}
+	return 0;
+}
+
+static bool has_device(const struct devices *devices, const struct runner_slot *slot)
+{
+	for (uint32_t i = 0; i < devices->count; i++) {
+		if (devices->device[i]->slot == slot)
+			return true;
+	}
+	return false;
+}
+
+/* What a slot knows is final for now. */
+static void conclude(struct runner_slot *slot)
 {
 	slot->probing = false;
 	slot->settled = true;
+	if (slot->wanted && !has_device(slot->devices, slot))
+		(void)add_stand_in(slot, DEVICE_ABSENT, NULL); /* else there is one default less to be had */
+}
+
+static void settle(struct runner_slot *slot)
+{
+	conclude(slot);
 	slot->devices->events->settled(slot->devices->data, slot);
 }
 
@@ -379,25 +415,6 @@ static const struct runner_events runner_events = {
         .gone = went,
 };
 
-/* Until a runner was heard: a device to compute defaults for. */
-static int add_probing_device(struct runner_slot *slot, struct ft_error *error)
-{
-	struct device *device = calloc(1, sizeof(*device));
-
-	if (device == NULL)
-		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
-	device->state = DEVICE_PROBING;
-	device->slot = slot;
-	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->runner.kind);
-	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->runner.kind);
-	ft_traits_guess(slot->runner.kind, &device->traits);
-	if (insert_device(slot->devices, device, error) != 0) {
-		free(device);
-		return -1;
-	}
-	return 0;
-}
-
 static int slot_init(struct runner_slot *slot, struct devices *devices, int kind, struct ft_error *error)
 {
 	const char *path = devices->options->runner[kind];
@@ -411,13 +428,10 @@ static int slot_init(struct runner_slot *slot, struct devices *devices, int kind
 	            path, &runner_events, slot, error) != 0)
 		return -1;
 	slot->wanted = options_wants_kind(devices->options, options_kinds[kind]);
-	if (!slot->wanted) {
-		slot->settled = true;
-		return 0;
-	}
-	if (access(path, X_OK) != 0) {
+	if (slot->wanted && access(path, X_OK) != 0)
 		(void)snprintf(slot->reason, sizeof(slot->reason), "no runner program %.200s", path);
-		slot->settled = true;
+	if (!slot->wanted || slot->reason[0] != '\0') {
+		conclude(slot);
 		return 0;
 	}
 	ft_writer_init_growing(&note, ft_bounds_request.bytes);
@@ -432,11 +446,13 @@ static int slot_init(struct runner_slot *slot, struct devices *devices, int kind
 	}
 	store_end(devices->store);
 	ft_writer_free(&note);
-	if (slot->settled)
+	if (slot->settled) {
+		conclude(slot);
 		return 0;
+	}
 	ft_writer_reset(&slot->hello);
 	slot->probing = true;
-	return add_probing_device(slot, error);
+	return add_stand_in(slot, DEVICE_PROBING, error);
 }
 
 int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log,
@@ -508,10 +524,16 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 	size_t length = 0;
 
 	if (id == NULL || id[0] == '\0') {
-		if (devices->count > 0)
-			return devices->device[0];
-		(void)ft_fail(error, FT_E_UNAVAILABLE, "no device: see `flytunectl devices` for the reasons");
-		return NULL;
+		struct device *first = NULL;
+
+		for (uint32_t i = devices->count; i-- > 0;) {
+			if (first == NULL || devices->device[i]->state != DEVICE_ABSENT)
+				first = devices->device[i];
+		}
+		if (first == NULL)
+			(void)ft_fail(error, FT_E_UNAVAILABLE,
+			        "no device: see `flytunectl devices` for the reasons");
+		return first;
 	}
 	for (uint32_t i = 0; i < devices->count; i++) {
 		struct device *device = devices->device[i];
@@ -519,7 +541,7 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 		if (strcmp(device->shown.id, id) == 0 ||
 		        (device->shown.pci[0] != '\0' && strcmp(device->shown.pci, id) == 0))
 			return device;
-		if (length < sizeof(known))
+		if (device->state != DEVICE_ABSENT && length < sizeof(known))
 			length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",
 			        i > 0 ? ", " : "", device->shown.id);
 	}
@@ -534,7 +556,7 @@ struct device_kernel *device_kernel_find(struct device *device, const char *name
 		if (strcmp(device->kernel[i].schema.kernel, name) == 0)
 			return &device->kernel[i];
 	}
-	if (device->state == DEVICE_PROBING && device->kernel_count < DEVICE_KERNELS_MAX) {
+	if (device->state != DEVICE_READY && device->kernel_count < DEVICE_KERNELS_MAX) {
 		const struct ft_kernel *built_in = ft_kernel_find(name);
 		const struct ft_schema *schema =
 		        built_in != NULL ? built_in->schema(device->shown.kind) : NULL;
@@ -552,71 +574,51 @@ struct device_kernel *device_kernel_find(struct device *device, const char *name
 	return NULL;
 }
 
-static void write_state(const struct devices *devices, struct ft_writer *writer, const struct device *device)
+static const char *state_word(const struct device *device)
 {
-	struct ft_device_state *state = calloc(1, sizeof(*state));
-	const struct ft_runner_device *shown = &device->shown;
-
-	(void)devices;
-	if (state == NULL) {
-		writer->failed = true;
-		return;
+	switch (device->state) {
+	case DEVICE_READY:
+		return "ready";
+	case DEVICE_PROBING:
+		return "probing";
+	case DEVICE_ABSENT:
+		break;
 	}
-	(void)snprintf(state->id, sizeof(state->id), "%s", shown->id);
-	(void)snprintf(state->kind, sizeof(state->kind), "%s", shown->kind);
-	(void)snprintf(state->state, sizeof(state->state), "%s",
-	        device->state == DEVICE_READY ? "ready" : "probing");
-	(void)snprintf(state->name, sizeof(state->name), "%s", shown->name);
-	(void)snprintf(state->arch, sizeof(state->arch), "%s", shown->arch);
-	(void)snprintf(state->pci, sizeof(state->pci), "%s", shown->pci);
-	(void)snprintf(state->runner, sizeof(state->runner), "%s", device->slot->name);
-	if (device->state == DEVICE_READY) {
-		state->units = shown->units;
-		state->memory = shown->memory;
-		(void)snprintf(state->identity_text, sizeof(state->identity_text), "%s", shown->identity);
-		hash_text(shown->identity, state->identity);
-	}
-	state->runner_pid = runner_pid(&device->slot->runner);
-	ft_encode(writer, &ft_device_state_message, state);
-	free(state);
-}
-
-static bool has_device(const struct devices *devices, const struct runner_slot *slot)
-{
-	for (uint32_t i = 0; i < devices->count; i++) {
-		if (devices->device[i]->slot == slot)
-			return true;
-	}
-	return false;
+	return device->slot->probe_failures > 0 ? "failed" : "absent";
 }
 
 void devices_write(const struct devices *devices, struct ft_writer *writer)
 {
-	uint32_t absent = 0;
+	struct ft_device_state *state = malloc(sizeof(*state));
 
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++)
-		absent += devices->slot[kind].wanted && !has_device(devices, &devices->slot[kind]) ? 1 : 0;
-	ft_write_array(writer, devices->count + absent);
-	for (uint32_t i = 0; i < devices->count; i++)
-		write_state(devices, writer, devices->device[i]);
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
-		const struct runner_slot *slot = &devices->slot[kind];
-		struct ft_device_state *state;
-
-		if (!slot->wanted || has_device(devices, slot))
-			continue;
-		state = calloc(1, sizeof(*state));
-		if (state == NULL) {
-			writer->failed = true;
-			return;
-		}
-		(void)snprintf(state->id, sizeof(state->id), "%s", slot->runner.kind);
-		(void)snprintf(state->kind, sizeof(state->kind), "%s", slot->runner.kind);
-		(void)snprintf(state->state, sizeof(state->state), "%s",
-		        slot->probe_failures > 0 ? "failed" : "absent");
-		(void)snprintf(state->reason, sizeof(state->reason), "%s", slot->reason);
-		(void)snprintf(state->runner, sizeof(state->runner), "%s", slot->name);
-		ft_encode(writer, &ft_device_state_message, state);
-		free(state);
+	if (state == NULL) {
+		writer->failed = true;
+		return;
 	}
+	ft_write_array(writer, devices->count);
+	for (uint32_t i = 0; i < devices->count; i++) {
+		const struct device *device = devices->device[i];
+		const struct ft_runner_device *shown = &device->shown;
+
+		memset(state, 0, sizeof(*state));
+		(void)snprintf(state->id, sizeof(state->id), "%s", shown->id);
+		(void)snprintf(state->kind, sizeof(state->kind), "%s", shown->kind);
+		(void)snprintf(state->state, sizeof(state->state), "%s", state_word(device));
+		(void)snprintf(state->name, sizeof(state->name), "%s", shown->name);
+		(void)snprintf(state->arch, sizeof(state->arch), "%s", shown->arch);
+		(void)snprintf(state->pci, sizeof(state->pci), "%s", shown->pci);
+		(void)snprintf(state->runner, sizeof(state->runner), "%s", device->slot->name);
+		if (device->state == DEVICE_READY) {
+			state->units = shown->units;
+			state->memory = shown->memory;
+			(void)snprintf(
+			        state->identity_text, sizeof(state->identity_text), "%s", shown->identity);
+			hash_text(shown->identity, state->identity);
+		} else if (device->state == DEVICE_ABSENT) {
+			(void)snprintf(state->reason, sizeof(state->reason), "%s", device->slot->reason);
+		}
+		state->runner_pid = runner_pid(&device->slot->runner);
+		ft_encode(writer, &ft_device_state_message, state);
+	}
+	free(state);
 }

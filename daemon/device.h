@@ -13,7 +13,9 @@
 
 enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64 };
 
-enum device_state { DEVICE_PROBING, DEVICE_READY };
+/* An absent one stands for a kind that the operator wants and that has no device here: lookups get its
+ * default. */
+enum device_state { DEVICE_PROBING, DEVICE_READY, DEVICE_ABSENT };
 
 /* A kernel on one device. */
 struct device_kernel {

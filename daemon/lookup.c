@@ -126,7 +126,8 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 	answer->problem = subject->problem;
 	answer->generation = generation != 0 ? generation : store_generation(store);
 	if (subject->kernel->id == 0 || subject->device->key == 0) {
-		reason = "probing";
+		reason = subject->device->state == DEVICE_PROBING ? "probing" : "no device";
+		answer->device[0] = '\0';
 		goto standard;
 	}
 	if (generation != 0 &&

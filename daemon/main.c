@@ -32,6 +32,36 @@ struct daemon {
 	int status;
 };
 
+/* For the handler alone: the store that must not be trusted blindly after a fault. */
+static struct store *volatile faulted_store;
+
+/* Leaves a mark for the next start and a line for people, then dies of the signal as if there were no
+ * handler. */
+static void faulted(int number)
+{
+	static const char line[] = "flytuned: fatal signal; the store is checked at the next start\n";
+
+	if (faulted_store != NULL)
+		store_mark_signal(faulted_store, number);
+	(void)!write(STDERR_FILENO, line, sizeof(line) - 1);
+	(void)raise(number); /* the handler was reset when it was entered */
+}
+
+static void watch_faults(void)
+{
+	static const int numbers[] = {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT};
+	struct sigaction action = {.sa_handler = faulted, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+	struct sigaction before;
+
+	(void)sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		/* A sanitizer's own handler says more. */
+		if (sigaction(numbers[i], NULL, &before) == 0 && (before.sa_flags & SA_SIGINFO) == 0 &&
+		        before.sa_handler == SIG_DFL)
+			(void)sigaction(numbers[i], &action, NULL);
+	}
+}
+
 static void close_rest(void *data)
 {
 	struct daemon *daemon = data;
@@ -53,6 +83,7 @@ static void maybe_close_store(struct daemon *daemon)
 	        (daemon->has_devices && !devices_idle(&daemon->devices)))
 		return;
 	daemon->store_closing = true;
+	faulted_store = NULL;
 	if (daemon->store != NULL)
 		store_close(daemon->store, close_rest, daemon);
 	else
@@ -222,6 +253,8 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	if (store_open(&daemon->store, &daemon->loop, &store_options, error) != 0)
 		return -1;
+	faulted_store = daemon->store;
+	watch_faults();
 	(void)snprintf(code, sizeof(code), "%s/code", daemon->options.state_dir);
 	if (mkdir(code, 0700) != 0 && errno != EEXIST)
 		return ft_fail_errno(error, errno, "cannot make %s", code);

@@ -434,7 +434,7 @@ static struct job *next_job(struct queue *queue)
 		if (job->over || job->ending || !job->stored || (next != NULL && !before(job, next)))
 			continue;
 		device = devices_find(queue->devices, job->info.device, NULL);
-		if (device == NULL ? devices_probing(queue->devices) : device->state != DEVICE_READY)
+		if (device == NULL ? devices_probing(queue->devices) : device->state == DEVICE_PROBING)
 			continue; /* its runner is still to be heard */
 		next = job;
 	}

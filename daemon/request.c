@@ -203,6 +203,12 @@ static void tune(struct requests *requests, struct pending *pending, const struc
 		if (request->force || !answer_tuned(requests, pending))
 			queue_add(requests->queue, &requests->subject, &ask, tune_arrived, pending);
 		return;
+	} else if (requests->subject.device->state == DEVICE_ABSENT) {
+		(void)ft_fail(&error, FT_E_UNAVAILABLE, "no %s device to tune on: %.200s",
+		        requests->subject.device->shown.kind, requests->subject.device->slot->reason);
+		session_fail(pending->session, pending->id, &error);
+		pending_free(pending);
+		return;
 	}
 	parked = requests->parked_count < PARKED_MAX ? calloc(1, sizeof(*parked)) : NULL;
 	if (parked == NULL) {

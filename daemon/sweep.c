@@ -648,13 +648,52 @@ static enum options_stage stage_of(const char *word, enum options_stage otherwis
 	return otherwise;
 }
 
+/* Drops what the samples so far show to be clearly worse. */
+static void drop_worse(struct sweep *sweep)
+{
+	struct trials *trials = sweep->trials;
+	struct ft_decision decision;
+
+	trials_decide(
+	        trials, sweep->members, sweep->options->band_ppm, false, false, sweep->standing, &decision);
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		struct trial *trial = &trials->trial[i];
+
+		if (!sweep->standing[i].drop || trial->dropped || trial->status != TRIAL_WAITING)
+			continue;
+		trial->dropped = true;
+		trial->dropped_round = trials->rounds;
+		(void)snprintf(trial->reason, sizeof(trial->reason),
+		        "%.1f %% slower than the best (at least %.1f %%)",
+		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
+		note_trial(sweep, i);
+	}
+}
+
+/* A trial that was timed is out after all. Others may have been dropped for being slower than it: they are
+ * compared anew, among themselves. */
+static void out_after_timing(struct sweep *sweep, const struct trial *out)
+{
+	if (out->sample_ps == NULL)
+		return;
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		struct trial *trial = &sweep->trials->trial[i];
+
+		if (trial->status != TRIAL_WAITING || !trial->dropped)
+			continue;
+		trial->dropped = false;
+		trial->dropped_round = 0;
+		trial->reason[0] = '\0';
+	}
+	drop_worse(sweep);
+}
+
 /* One round's samples, taken whole or not at all. */
 static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 {
 	struct trials *trials = sweep->trials;
 	uint64_t sample[FT_SPACE_MAX] = {0};
 	struct ft_cursor cursor = ft_cursor_of(event->samples.data, event->samples.length);
-	struct ft_decision decision;
 	uint32_t count;
 
 	if (event->round != trials->rounds || trials->rounds >= FT_ROUNDS_MAX) {
@@ -693,20 +732,7 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 	trials->rounds++;
 	sweep->busy = -1;
 	sweep->job->rounds = trials->rounds;
-	trials_decide(
-	        trials, sweep->members, sweep->options->band_ppm, false, false, sweep->standing, &decision);
-	for (uint32_t i = 0; i < sweep->members; i++) {
-		struct trial *trial = &trials->trial[i];
-
-		if (!sweep->standing[i].drop || trial->dropped || trial->status != TRIAL_WAITING)
-			continue;
-		trial->dropped = true;
-		trial->dropped_round = trials->rounds;
-		(void)snprintf(trial->reason, sizeof(trial->reason),
-		        "%.1f %% slower than the best (at least %.1f %%)",
-		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
-		note_trial(sweep, i);
-	}
+	drop_worse(sweep);
 	(void)note_event(sweep, "round");
 	store_trials(sweep);
 }
@@ -734,6 +760,7 @@ static void take_out(struct sweep *sweep, const struct ft_runner_event *event)
 	trial->status = status;
 	memcpy(trial->reason, event->reason, sizeof(trial->reason));
 	note_trial(sweep, (uint32_t)event->trial);
+	out_after_timing(sweep, trial);
 	store_trials(sweep);
 }
 
@@ -807,6 +834,11 @@ static bool find_subject(struct sweep *sweep, struct ft_error *error)
 	if (subject_admit(&sweep->subject, sweep->devices, sweep->job->kernel, sweep->job->device,
 	            &sweep->job->problem, error) != 0)
 		return false;
+	if (sweep->subject.device->state != DEVICE_READY) {
+		(void)ft_fail(error, FT_E_UNAVAILABLE, "device %s is gone: %.200s", sweep->job->device,
+		        sweep->subject.device->slot->reason);
+		return false;
+	}
 	if (identity != 0 &&
 	        (identity != sweep->subject.kernel->identity || key.device != sweep->subject.key.device)) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "the device or its software changed under the sweep");
@@ -879,6 +911,7 @@ void sweep_runner_gone(
 			        "its runner failed in stage %s: %.180s",
 			        options_stage_word(sweep->busy_stage), why->message);
 			note_trial(sweep, (uint32_t)sweep->busy);
+			out_after_timing(sweep, trial);
 			store_trials(sweep);
 			sweep->unblamed = 0;
 		} else if (++sweep->unblamed >= UNBLAMED_MAX) {
