@@ -25,7 +25,7 @@ def main():
     parser.add_argument("--out", required=True, help="folder for what was measured")
     parser.add_argument("--code-dir", required=True)
     parser.add_argument("--rounds", default="5")
-    parser.add_argument("--seconds", type=float, default=200)
+    parser.add_argument("--seconds", type=float, default=160)
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     os.makedirs(args.code_dir, exist_ok=True)
@@ -39,7 +39,7 @@ def main():
             if time.time() - begin > args.seconds:
                 print(f"out of time at {m}x{n} {name}")
                 break
-            path = os.path.join(args.out, "trial.json")
+            path = os.path.join(args.code_dir, "trial.json")
             command = [args.runner, "explore", "rmsnorm", "--m", str(m), "--n", str(n), "--dtype", "bf16", "--rounds",
                        args.rounds, "--json", path, "--code-dir", args.code_dir, "--knob", f"ROW_THREADS={TEAMS[n]}"]
             for knob in knobs:
@@ -68,7 +68,8 @@ def main():
                                "default": json.loads(default)}
         everything[f"{m}x{n}"] = [[t["median_us"], t["min_us"], t["registers"], t["spills"], t["error"],
                                    list(t["config"].values())] for t in ranked]
-        lines.append(f"{m}x{n}: {len(ranked)} configs, default {trials[default]['median_us']:.3f} if it ran, best:")
+        ran = f"{trials[default]['median_us']:.3f}" if default in trials else "the same code as another"
+        lines.append(f"{m}x{n}: {len(ranked)} configs, default {ran}, worst {ranked[-1]['median_us']:.3f}, best:")
         for t in ranked[:6]:
             short = " ".join(f"{k}={v}" for k, v in t["config"].items() if v)
             lines.append(f"   {t['median_us']:9.3f} min {t['min_us']:9.3f} r{t['registers']} s{t['spills']} {short}")

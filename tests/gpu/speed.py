@@ -12,6 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -189,7 +190,7 @@ def main():
     parser.add_argument("--choices", help="explore.py's file: the winner and the worst config for each shape")
     parser.add_argument("--out", required=True)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--seconds", type=float, default=190)
     parser.add_argument("--compile", default="default", help="modes of torch.compile, comma-separated")
     args = parser.parse_args()
     begin = time.time()
@@ -197,8 +198,7 @@ def main():
     if args.choices and os.path.exists(args.choices):
         with open(args.choices) as file:
             choices = json.load(file)
-    folder = os.path.join(os.path.dirname(os.path.abspath(args.out)), "cubins")
-    os.makedirs(folder, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix="flytune-speed-")
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     table = []
     for m, n in SHAPES:

@@ -1,0 +1,600 @@
+/* A CUDA driver and nvrtc that pretend: device memory is the heap, kernels are C functions that run when they are
+ * launched, and code objects are little ELF files that hold the options they were "compiled" with.
+ *
+ * Built as libcuda.so.1 and libnvrtc.so.13, so that the whole of flytune-runner-cuda runs where there is no GPU. It
+ * proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost", "slow",
+ * "memory=MIB" (what the device has). */
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/rmsnorm/reference.h"
+
+#define EXPORT __attribute__((visibility("default")))
+/* The library's own declarations are the test: no header declares these. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+enum { ARGUMENTS_MAX = 12, OK = 0, INVALID = 1, NO_MEMORY = 2, ILLEGAL = 700 };
+
+struct module {
+	char options[4096];
+};
+
+struct function {
+	struct module *module;
+	char name[32];
+};
+
+struct launch {
+	struct function *function;
+	unsigned grid, block;
+	uint64_t argument[ARGUMENTS_MAX];
+};
+
+struct graph {
+	struct launch *launch;
+	size_t count;
+};
+
+struct stream {
+	bool capturing;
+	struct graph graph;
+};
+
+static bool spoiled(const char *how)
+{
+	const char *text = getenv("FLYTUNE_PRETEND");
+
+	return text && strcmp(text, how) == 0;
+}
+
+static uint64_t option_of(const struct module *module, const char *name)
+{
+	const char *found = strstr(module->options, name);
+
+	return found ? strtoull(found + strlen(name), NULL, 10) : 0;
+}
+
+/* ---- kernels ---- */
+
+static unsigned arguments_of(const char *name)
+{
+	static const struct {
+		const char *name;
+		unsigned count;
+	} known[] = {{"flytune_rmsnorm", 6}, {"fill_rows", 6}, {"fill_weight", 4}, {"check_rows", 11},
+	        {"reference_row", 10}, {"check_guards", 7}, {"nothing", 1}, {"read_all", 3}};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strcmp(name, known[i].name) == 0)
+			return known[i].count;
+	return 0;
+}
+
+static void *pointer(uint64_t argument)
+{
+	return (void *)(uintptr_t)argument;
+}
+
+static double real(uint64_t argument)
+{
+	double value;
+
+	memcpy(&value, &argument, sizeof value);
+	return value;
+}
+
+static double noise(uint64_t at)
+{
+	at *= UINT64_C(0x9e3779b97f4a7c15);
+	return (double)(at >> 40) / (1 << 24) - 0.4999;
+}
+
+static void check_rows(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+	struct rmsnorm_problem problem = {.m = a[3],
+	        .n = a[4],
+	        .row_stride = a[5],
+	        .dtype = (enum rmsnorm_dtype)a[8],
+	        .weight = (enum rmsnorm_dtype)a[9]};
+	uint64_t *result = pointer(a[10]);
+
+	for (uint64_t row = 0; row < problem.m; row++) {
+		struct rmsnorm_worst worst = {0};
+		uint32_t bits;
+		float error;
+
+		rmsnorm_compare_rows(&problem, pointer(a[1]), pointer(a[2]), pointer(a[0]), row, 1, &worst);
+		error = (float)worst.error;
+		memcpy(&bits, &error, sizeof bits);
+		if (((uint64_t)bits << 32 | row) > result[0])
+			result[0] = (uint64_t)bits << 32 | row;
+	}
+}
+
+static void check_guards(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+	const uint8_t *data = pointer(a[0]);
+	uint64_t *result = pointer(a[6]);
+
+	for (uint64_t row = 0; row < a[2]; row++)
+		for (uint64_t in = a[3]; in < a[4]; in++) {
+			uint64_t at = a[1] + row * a[4] + in;
+
+			if (data[at] == (uint8_t)a[5])
+				continue;
+			result[1]++;
+			if (~at > result[2])
+				result[2] = ~at;
+		}
+}
+
+static int rmsnorm(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+	const struct module *module = launch->function->module;
+	struct rmsnorm_problem problem = {.m = a[3],
+	        .n = option_of(module, "-DRN_N="),
+	        .row_stride = a[4],
+	        .dtype = (enum rmsnorm_dtype)option_of(module, "-DRN_X="),
+	        .weight = (enum rmsnorm_dtype)option_of(module, "-DRN_W=")};
+	uint64_t rows = launch->block / option_of(module, "-DRN_ROW_THREADS=");
+	uint64_t element = rmsnorm_dtype_size(problem.dtype);
+	uint8_t *end = (uint8_t *)pointer(a[0]) + ((problem.m - 1) * problem.row_stride + problem.n) * element;
+
+	if (launch->block != option_of(module, "-DRN_BLOCK_THREADS=") || launch->grid == 0 || rows == 0)
+		return INVALID;
+	if (spoiled("lost"))
+		return ILLEGAL;
+	rmsnorm_reference_store(&problem, pointer(a[1]), pointer(a[2]), 0, problem.m, pointer(a[0]));
+	if (spoiled("wrong") && launch->block == 256)
+		end[-1] ^= 0x10;
+	if (spoiled("outside") && launch->block == 256)
+		end[3] = 0;
+	return OK;
+}
+
+static int run(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+	const char *name = launch->function->name;
+
+	if (strcmp(name, "flytune_rmsnorm") == 0)
+		return rmsnorm(launch);
+	if (strcmp(name, "check_rows") == 0)
+		check_rows(launch);
+	else if (strcmp(name, "check_guards") == 0)
+		check_guards(launch);
+	else if (strcmp(name, "fill_rows") == 0)
+		for (uint64_t row = 0; row < a[1]; row++)
+			for (uint64_t at = 0; at < (row + 1 < a[1] ? a[3] : a[2]); at++)
+				rmsnorm_store((enum rmsnorm_dtype)a[4], pointer(a[0]), row * a[3] + at,
+				        at < a[2] ? noise(a[5] + row * a[3] + at) : (double)__builtin_nanf(""));
+	if (strcmp(name, "fill_weight") == 0)
+		for (uint64_t at = 0; at < a[1]; at++)
+			rmsnorm_store((enum rmsnorm_dtype)a[2], pointer(a[0]), at, 1 + noise(a[3] + at));
+	if (strcmp(name, "reference_row") == 0) {
+		struct rmsnorm_problem problem = {.m = a[3] + 1,
+		        .n = a[4],
+		        .row_stride = a[5],
+		        .dtype = (enum rmsnorm_dtype)a[8],
+		        .weight = (enum rmsnorm_dtype)a[9]};
+
+		if (real(a[6]) != 1.0 / (double)a[4] || real(a[7]) != RMSNORM_EPS)
+			return INVALID;
+		rmsnorm_reference_rows(&problem, pointer(a[1]), pointer(a[2]), a[3], 1, pointer(a[0]));
+	}
+	return OK;
+}
+
+/* ---- the driver ---- */
+
+EXPORT int cuInit(unsigned flags)
+{
+	(void)flags;
+	return OK;
+}
+
+EXPORT int cuDeviceGetCount(int *count)
+{
+	*count = 1;
+	return OK;
+}
+
+EXPORT int cuDeviceGetPCIBusId(char *text, int size, int device)
+{
+	snprintf(text, (size_t)size, "0000:%02X:00.0", 0xa1 + device);
+	return OK;
+}
+
+EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+	(void)device;
+	*value = attribute == 16 ? 4 : attribute == 10 ? 32 : attribute == 38 ? 1 << 20 : attribute == 75 ? 9 : 0;
+	return OK;
+}
+
+static size_t memory_size(void)
+{
+	const char *text = getenv("FLYTUNE_PRETEND");
+
+	return text && strncmp(text, "memory=", 7) == 0 ? strtoull(text + 7, NULL, 10) << 20 : (size_t)1 << 30;
+}
+
+EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+	(void)device;
+	*bytes = memory_size();
+	return OK;
+}
+
+EXPORT int cuDeviceGetName(char *text, int size, int device)
+{
+	(void)device;
+	snprintf(text, (size_t)size, "Pretended GPU");
+	return OK;
+}
+
+EXPORT int cuDriverGetVersion(int *version)
+{
+	*version = 13000;
+	return OK;
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+	(void)device;
+	*context = &context;
+	return OK;
+}
+
+EXPORT int cuCtxSetCurrent(void *context)
+{
+	(void)context;
+	return OK;
+}
+
+EXPORT int cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+	*total = memory_size();
+	*available = *total;
+	return OK;
+}
+
+EXPORT int cuMemAlloc_v2(void **memory, size_t size)
+{
+	return posix_memalign(memory, 256, size) == 0 ? OK : NO_MEMORY;
+}
+
+EXPORT int cuMemFree_v2(void *memory)
+{
+	free(memory);
+	return OK;
+}
+
+EXPORT int cuMemcpyHtoD_v2(void *to, const void *from, size_t size)
+{
+	memcpy(to, from, size);
+	return OK;
+}
+
+EXPORT int cuMemcpyDtoH_v2(void *to, const void *from, size_t size)
+{
+	memcpy(to, from, size);
+	return OK;
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t size, struct stream *stream)
+{
+	(void)stream;
+	memcpy(to, from, size);
+	return OK;
+}
+
+EXPORT int cuMemsetD8Async(void *to, unsigned char value, size_t count, struct stream *stream)
+{
+	(void)stream;
+	memset(to, value, count);
+	return OK;
+}
+
+EXPORT int cuModuleLoadData(struct module **module, const void *image)
+{
+	const Elf64_Ehdr *header = image;
+	const Elf64_Shdr *section = (const void *)((const char *)image + header->e_shoff);
+
+	*module = calloc(1, sizeof **module);
+	if (!*module)
+		return NO_MEMORY;
+	memcpy((*module)->options, (const char *)image + section[1].sh_offset, section[1].sh_size);
+	return OK;
+}
+
+EXPORT int cuModuleUnload(struct module *module)
+{
+	free(module);
+	return OK;
+}
+
+/* Functions live as long as the process: tests are short. */
+EXPORT int cuModuleGetFunction(struct function **function, struct module *module, const char *name)
+{
+	if (arguments_of(name) == 0)
+		return 500;
+	*function = calloc(1, sizeof **function);
+	if (!*function)
+		return NO_MEMORY;
+	(*function)->module = module;
+	snprintf((*function)->name, sizeof(*function)->name, "%s", name);
+	return OK;
+}
+
+EXPORT int cuFuncGetAttribute(int *value, int attribute, struct function *function)
+{
+	(void)attribute;
+	(void)function;
+	*value = 32;
+	return OK;
+}
+
+EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+        unsigned bz, unsigned shared, struct stream *stream, void **arguments, void **extra)
+{
+	/* Which arguments are 32 bits wide: reading more would read past them. */
+	static const struct {
+		const char *name;
+		unsigned narrow; /* a bit each */
+	} widths[] = {{"flytune_rmsnorm", 1 << 5}, {"fill_rows", 1 << 4}, {"fill_weight", 1 << 2},
+	        {"check_rows", 1 << 8 | 1 << 9}, {"reference_row", 1 << 8 | 1 << 9}, {"check_guards", 1 << 5}};
+	struct launch launch = {.function = function, .grid = gx, .block = bx};
+	unsigned narrow = 0;
+
+	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra || gx == 0 || bx == 0 || bx > 1024)
+		return INVALID;
+	for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+		if (strcmp(widths[i].name, function->name) == 0)
+			narrow = widths[i].narrow;
+	for (unsigned i = 0; i < arguments_of(function->name); i++)
+		memcpy(&launch.argument[i], arguments[i], narrow >> i & 1 ? 4 : 8);
+	if (!stream->capturing)
+		return run(&launch);
+	struct launch *more =
+	        realloc(stream->graph.launch, (stream->graph.count + 1) * sizeof *stream->graph.launch);
+
+	if (!more)
+		return NO_MEMORY;
+	stream->graph.launch = more;
+	stream->graph.launch[stream->graph.count++] = launch;
+	return OK;
+}
+
+EXPORT int cuStreamCreate(struct stream **stream, unsigned flags)
+{
+	(void)flags;
+	*stream = calloc(1, sizeof **stream);
+	return *stream ? OK : NO_MEMORY;
+}
+
+EXPORT int cuStreamDestroy_v2(struct stream *stream)
+{
+	free(stream);
+	return OK;
+}
+
+EXPORT int cuStreamSynchronize(struct stream *stream)
+{
+	(void)stream;
+	return OK;
+}
+
+EXPORT int cuStreamBeginCapture_v2(struct stream *stream, int mode)
+{
+	(void)mode;
+	stream->capturing = true;
+	stream->graph = (struct graph){0};
+	return OK;
+}
+
+EXPORT int cuStreamEndCapture(struct stream *stream, struct graph **graph)
+{
+	*graph = malloc(sizeof **graph);
+	if (!*graph)
+		return NO_MEMORY;
+	**graph = stream->graph;
+	stream->capturing = false;
+	return OK;
+}
+
+EXPORT int cuGraphInstantiateWithFlags(struct graph **exec, struct graph *graph, unsigned long long flags)
+{
+	(void)flags;
+	*exec = malloc(sizeof **exec);
+	if (!*exec)
+		return NO_MEMORY;
+	**exec = *graph;
+	(*exec)->launch = malloc(graph->count * sizeof *graph->launch);
+	if (!(*exec)->launch)
+		return NO_MEMORY;
+	memcpy((*exec)->launch, graph->launch, graph->count * sizeof *graph->launch);
+	return OK;
+}
+
+EXPORT int cuGraphLaunch(struct graph *graph, struct stream *stream)
+{
+	(void)stream;
+	for (size_t i = 0; i < graph->count; i++) {
+		int code = run(&graph->launch[i]);
+
+		if (code)
+			return code;
+	}
+	return OK;
+}
+
+EXPORT int cuGraphDestroy(struct graph *graph)
+{
+	free(graph->launch);
+	free(graph);
+	return OK;
+}
+
+EXPORT int cuGraphExecDestroy(struct graph *graph)
+{
+	return cuGraphDestroy(graph);
+}
+
+EXPORT int cuEventCreate(struct timespec **event, unsigned flags)
+{
+	(void)flags;
+	*event = calloc(1, sizeof **event);
+	return *event ? OK : NO_MEMORY;
+}
+
+EXPORT int cuEventRecord(struct timespec *event, struct stream *stream)
+{
+	(void)stream;
+	clock_gettime(CLOCK_MONOTONIC, event);
+	return OK;
+}
+
+EXPORT int cuEventSynchronize(struct timespec *event)
+{
+	(void)event;
+	return OK;
+}
+
+EXPORT int cuEventElapsedTime(float *milliseconds, const struct timespec *start, const struct timespec *stop)
+{
+	*milliseconds = (float)((double)(stop->tv_sec - start->tv_sec) * 1e3 +
+	                        (double)(stop->tv_nsec - start->tv_nsec) / 1e6);
+	return OK;
+}
+
+EXPORT int cuEventDestroy_v2(struct timespec *event)
+{
+	free(event);
+	return OK;
+}
+
+EXPORT int cuGetErrorString(int error, const char **text)
+{
+	*text = error == ILLEGAL ? "an illegal memory access was encountered" : "pretended error";
+	return OK;
+}
+
+/* ---- nvrtc ---- */
+
+struct program {
+	char text[4096]; /* options, parted by spaces */
+};
+
+static const char log_text[] = "ptxas info    : Compiling entry function\n"
+                               "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+                               "ptxas info    : Used 32 registers, used 1 barriers, 64 bytes smem\n";
+
+EXPORT int nvrtcVersion(int *major, int *minor)
+{
+	*major = 13;
+	*minor = 99;
+	return OK;
+}
+
+EXPORT int nvrtcCreateProgram(struct program **program, const char *source, const char *name, int headers,
+        const char **header, const char **include_name)
+{
+	(void)source;
+	(void)headers;
+	(void)header;
+	(void)include_name;
+	*program = calloc(1, sizeof **program);
+	if (!*program)
+		return NO_MEMORY;
+	snprintf((*program)->text, sizeof(*program)->text, "%s ", name);
+	return OK;
+}
+
+EXPORT int nvrtcCompileProgram(struct program *program, int options, const char **option)
+{
+	for (int i = 0; i < options; i++) {
+		size_t length = strlen(program->text);
+
+		snprintf(program->text + length, sizeof program->text - length, "%s ", option[i]);
+	}
+	if (strstr(program->text, "sm_77"))
+		abort();
+	return OK;
+}
+
+EXPORT int nvrtcGetProgramLogSize(struct program *program, size_t *size)
+{
+	(void)program;
+	*size = sizeof log_text;
+	return OK;
+}
+
+EXPORT int nvrtcGetProgramLog(struct program *program, char *log)
+{
+	(void)program;
+	memcpy(log, log_text, sizeof log_text);
+	return OK;
+}
+
+struct object {
+	Elf64_Ehdr header;
+	Elf64_Shdr section[3];
+	char names[32];
+	char text[4096];
+};
+
+EXPORT int nvrtcGetCUBINSize(struct program *program, size_t *size)
+{
+	(void)program;
+	*size = sizeof(struct object);
+	return OK;
+}
+
+EXPORT int nvrtcGetCUBIN(struct program *program, char *code)
+{
+	static const char names[] = "\0.text.k\0.shstrtab";
+	struct object object = {
+	        .header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+	                .e_machine = EM_CUDA,
+	                .e_shoff = offsetof(struct object, section),
+	                .e_shentsize = sizeof(Elf64_Shdr),
+	                .e_shnum = 3,
+	                .e_shstrndx = 2},
+	        .section = {[1] = {.sh_name = 1,
+	                            .sh_type = SHT_PROGBITS,
+	                            .sh_offset = offsetof(struct object, text),
+	                            .sh_size = sizeof object.text},
+	                [2] = {.sh_name = 9,
+	                        .sh_type = SHT_STRTAB,
+	                        .sh_offset = offsetof(struct object, names),
+	                        .sh_size = sizeof object.names}},
+	};
+
+	memcpy(object.names, names, sizeof names);
+	memcpy(object.text, program->text, sizeof object.text);
+	memcpy(code, &object, sizeof object);
+	return OK;
+}
+
+EXPORT int nvrtcDestroyProgram(struct program **program)
+{
+	free(*program);
+	*program = NULL;
+	return OK;
+}
+
+EXPORT const char *nvrtcGetErrorString(int error)
+{
+	(void)error;
+	return "pretended error";
+}
