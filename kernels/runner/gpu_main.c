@@ -1,15 +1,20 @@
-/* flytune-runner-hip and flytune-runner-cuda. */
+/* flytune-runner-hip and flytune-runner-cuda: the runner with a GPU's backend, and two words of their own. */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/runner/backend_gpu.h"
 #include "kernels/runner/gpu_cli.h"
 #include "kernels/runner/gpu_worker.h"
+#include "kernels/runner/hip.h"
+#include "kernels/runner/runner.h"
 
 int main(int argc, char **argv)
 {
 	const char *word = argc > 1 ? argv[1] : "";
+	struct ft_backend *backend;
+	int status;
 
 	if (strcmp(word, GPU_WORKER_WORD) == 0)
 		return gpu_worker_main();
@@ -18,6 +23,12 @@ int main(int argc, char **argv)
 		return gpu_build_main(argc, argv);
 	if (strcmp(word, "explore") == 0)
 		return gpu_explore_main(argc, argv);
-	fprintf(stderr, "usage: %s build|explore ...\n", argv[0]);
-	return 2;
+	backend = gpu_backend_new();
+	if (!backend) {
+		fprintf(stderr, "flytune-runner-%s: no memory\n", hip_kind);
+		return EXIT_FAILURE;
+	}
+	status = ft_runner_main(argc, argv, backend);
+	gpu_backend_free(backend);
+	return status;
 }
