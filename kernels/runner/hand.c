@@ -19,8 +19,9 @@ static void usage(FILE *to, const struct ft_backend *backend)
 	fprintf(to,
 	        "flytune-runner-%s devices\n"
 	        "flytune-runner-%s sweep rmsnorm --m M --n N --dtype TYPE [--FIELD VALUE ...]\n"
-	        "    [--device ID] [--seed N] [--budget SECONDS] [--max-rounds N] [--band PPM] [--all]\n\n"
-	        "Measures every config of a problem, without the daemon, and stores nothing.\n"
+	        "    [--device ID] [--seed N] [--budget SECONDS] [--max-rounds N] [--band PPM] [--all]\n"
+	        "    [--code-dir FOLDER]\n\n"
+	        "Measures every config of a problem, without the daemon, and stores nothing but code in FOLDER.\n"
 	        "--all lists pruned configs too.\n\nFields of rmsnorm:\n",
 	        backend->kind, backend->kind);
 	for (uint32_t i = 0; i < schema->field_count; i++)
@@ -62,6 +63,7 @@ struct wish {
 	uint64_t budget_ns;
 	uint64_t max_rounds;
 	uint64_t band_ppm;
+	const char *code_dir;
 	bool all;
 };
 
@@ -104,6 +106,10 @@ static int set_option(struct wish *wish, const struct ft_backend *backend, const
 			}
 		}
 		return ft_fail(error, FT_E_UNKNOWN_DEVICE, "no device is called %s", value);
+	}
+	if (strcmp(name, "code_dir") == 0) {
+		wish->code_dir = value;
+		return 1;
 	}
 	if (strcmp(name, "seed") != 0 && strcmp(name, "budget") != 0 && strcmp(name, "max_rounds") != 0 &&
 	        strcmp(name, "band") != 0)
@@ -273,6 +279,7 @@ static int run(struct ft_backend *backend, const struct wish *wish, struct ft_er
 	struct ft_sweep sweep = {.kernel = wish->kernel,
 	        .device = wish->device,
 	        .seed = wish->seed,
+	        .code_dir = wish->code_dir,
 	        .budget_ns = wish->budget_ns,
 	        .rule = ft_rule_usual};
 	int status = -1;
