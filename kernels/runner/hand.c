@@ -21,7 +21,8 @@ static void usage(FILE *to, const struct ft_backend *backend)
 	        "flytune-runner-%s sweep rmsnorm --m M --n N --dtype TYPE [--FIELD VALUE ...]\n"
 	        "    [--device ID] [--seed N] [--budget SECONDS] [--max-rounds N] [--band PPM] [--all]\n"
 	        "    [--code-dir FOLDER]\n\n"
-	        "Measures every config of a problem, without the daemon, and stores nothing but code in FOLDER.\n"
+	        "Measures every config of a problem, without the daemon, and stores nothing but code in "
+	        "FOLDER.\n"
 	        "--all lists pruned configs too.\n\nFields of rmsnorm:\n",
 	        backend->kind, backend->kind);
 	for (uint32_t i = 0; i < schema->field_count; i++)

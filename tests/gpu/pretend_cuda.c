@@ -1,9 +1,9 @@
-/* A CUDA driver and nvrtc that pretend: device memory is the heap, kernels are C functions that run when they are
- * launched, and code objects are little ELF files that hold the options they were "compiled" with.
+/* A CUDA driver and nvrtc that pretend: device memory is the heap, kernels are C functions that run when they
+ * are launched, and code objects are little ELF files that hold the options they were "compiled" with.
  *
- * Built as libcuda.so.1 and libnvrtc.so.13, so that the whole of flytune-runner-cuda runs where there is no GPU. It
- * proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost", "slow",
- * "memory=MIB" (what the device has). */
+ * Built as libcuda.so.1 and libnvrtc.so.13, so that the whole of flytune-runner-cuda runs where there is no
+ * GPU. It proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
+ * "slow", "memory=MIB" (what the device has). */
 
 #include <elf.h>
 #include <stdbool.h>
@@ -147,7 +147,8 @@ static int rmsnorm(const struct launch *launch)
 	        .weight = (enum rmsnorm_dtype)option_of(module, "-DRN_W=")};
 	uint64_t rows = launch->block / option_of(module, "-DRN_ROW_THREADS=");
 	uint64_t element = rmsnorm_dtype_size(problem.dtype);
-	uint8_t *end = (uint8_t *)pointer(a[0]) + ((problem.m - 1) * problem.row_stride + problem.n) * element;
+	uint8_t *end =
+	        (uint8_t *)pointer(a[0]) + ((problem.m - 1) * problem.row_stride + problem.n) * element;
 
 	if (launch->block != option_of(module, "-DRN_BLOCK_THREADS=") || launch->grid == 0 || rows == 0)
 		return INVALID;
@@ -176,7 +177,8 @@ static int run(const struct launch *launch)
 		for (uint64_t row = 0; row < a[1]; row++)
 			for (uint64_t at = 0; at < (row + 1 < a[1] ? a[3] : a[2]); at++)
 				rmsnorm_store((enum rmsnorm_dtype)a[4], pointer(a[0]), row * a[3] + at,
-				        at < a[2] ? noise(a[5] + row * a[3] + at) : (double)__builtin_nanf(""));
+				        at < a[2] ? noise(a[5] + row * a[3] + at)
+				                  : (double)__builtin_nanf(""));
 	if (strcmp(name, "fill_weight") == 0)
 		for (uint64_t at = 0; at < a[1]; at++)
 			rmsnorm_store((enum rmsnorm_dtype)a[2], pointer(a[0]), at, 1 + noise(a[3] + at));
@@ -217,7 +219,11 @@ EXPORT int cuDeviceGetPCIBusId(char *text, int size, int device)
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
 	(void)device;
-	*value = attribute == 16 ? 4 : attribute == 10 ? 32 : attribute == 38 ? 1 << 20 : attribute == 75 ? 9 : 0;
+	*value = attribute == 16  ? 4
+	        : attribute == 10 ? 32
+	        : attribute == 38 ? 1 << 20
+	        : attribute == 75 ? 9
+	                          : 0;
 	return OK;
 }
 
@@ -225,7 +231,8 @@ static size_t memory_size(void)
 {
 	const char *text = getenv("FLYTUNE_PRETEND");
 
-	return text && strncmp(text, "memory=", 7) == 0 ? strtoull(text + 7, NULL, 10) << 20 : (size_t)1 << 30;
+	return text && strncmp(text, "memory=", 7) == 0 ? strtoull(text + 7, NULL, 10) << 20
+	                                                : (size_t)1 << 30;
 }
 
 EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device)
@@ -344,15 +351,16 @@ EXPORT int cuFuncGetAttribute(int *value, int attribute, struct function *functi
 	return OK;
 }
 
-EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-        unsigned bz, unsigned shared, struct stream *stream, void **arguments, void **extra)
+EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+        unsigned by, unsigned bz, unsigned shared, struct stream *stream, void **arguments, void **extra)
 {
 	/* Which arguments are 32 bits wide: reading more would read past them. */
 	static const struct {
 		const char *name;
 		unsigned narrow; /* a bit each */
 	} widths[] = {{"flytune_rmsnorm", 1 << 5}, {"fill_rows", 1 << 4}, {"fill_weight", 1 << 2},
-	        {"check_rows", 1 << 8 | 1 << 9}, {"reference_row", 1 << 8 | 1 << 9}, {"check_guards", 1 << 5}};
+	        {"check_rows", 1 << 8 | 1 << 9}, {"reference_row", 1 << 8 | 1 << 9},
+	        {"check_guards", 1 << 5}};
 	struct launch launch = {.function = function, .grid = gx, .block = bx};
 	unsigned narrow = 0;
 
@@ -473,7 +481,7 @@ EXPORT int cuEventSynchronize(struct timespec *event)
 EXPORT int cuEventElapsedTime(float *milliseconds, const struct timespec *start, const struct timespec *stop)
 {
 	*milliseconds = (float)((double)(stop->tv_sec - start->tv_sec) * 1e3 +
-	                        (double)(stop->tv_nsec - start->tv_nsec) / 1e6);
+	        (double)(stop->tv_nsec - start->tv_nsec) / 1e6);
 	return OK;
 }
 
