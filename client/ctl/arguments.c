@@ -43,8 +43,8 @@ bool general_take(struct general *general, int *count, char **words, char *probl
 	int kept = 0, used;
 
 	for (int i = 0; i < *count; i += used) {
-		const char **target = NULL;
 		const char *value;
+		bool has_value = false;
 
 		used = 1;
 		if (is_flag("json", words[i])) {
@@ -54,19 +54,18 @@ bool general_take(struct general *general, int *count, char **words, char *probl
 		} else if (is_flag("version", words[i])) {
 			general->version = true;
 		} else if (is_option("socket", *count, words, i, &value, &used)) {
-			target = &general->socket;
+			general->socket = value;
+			has_value = true;
 		} else if (is_option("generation", *count, words, i, &value, &used)) {
-			target = &general->generation;
+			general->generation = value;
+			has_value = true;
 		} else {
 			words[kept++] = words[i];
 			used = 1;
 		}
-		if (target != NULL) {
-			if (value == NULL) {
-				snprintf(problem, size, "%s needs a value", words[i]);
-				return false;
-			}
-			*target = value;
+		if (has_value && value == NULL) {
+			snprintf(problem, size, "%s needs a value", words[i]);
+			return false;
 		}
 	}
 	*count = kept;
@@ -300,7 +299,7 @@ static enum ctl_exit make_problems(const struct ctl *ctl, const struct command *
 
 	for (size_t i = 0; i < axes->count; i++) {
 		total *= axes->axis[i].count;
-		if (total > PROBLEMS_MAX)
+		if (total == 0 || total > PROBLEMS_MAX)
 			return ctl_usage(command, "that makes more than %d problems", PROBLEMS_MAX);
 	}
 	problems->problem = calloc(total, sizeof(flytune_problem *));

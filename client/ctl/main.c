@@ -19,7 +19,7 @@ static const struct command *const commands[] = {
         &command_watch,
 };
 
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static void print_general_options(void)
 {

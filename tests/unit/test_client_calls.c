@@ -1213,14 +1213,14 @@ static void a_wait_ends_when_its_time_is_over_or_its_callback_says_so(void **sta
 	fake_listen(&fake);
 	client = open_client(PATIENT_MS);
 	assert_int_equal(
-	        flytune_wait(client, 42, SHORT_MS, NULL, NULL, NULL, NULL, &error), FLYTUNE_E_TIMEOUT);
+	        flytune_wait(client, 42, 10 * SHORT_MS, NULL, NULL, NULL, NULL, &error), FLYTUNE_E_TIMEOUT);
 	assert_int_equal(flytune_wait(client, 42, FLYTUNE_FOREVER, see, &seen, NULL, NULL, &error),
 	        FLYTUNE_E_CANCELLED);
 	seen = (struct seen){.stop_after = 1};
 	assert_int_equal(flytune_watch(client, 0, FLYTUNE_FOREVER, see, &seen, &error), FLYTUNE_OK);
 	assert_int_equal(seen.watching, 1);
 	assert_int_equal(
-	        flytune_watch(client, 0, SHORT_MS, see, &(struct seen){0}, &error), FLYTUNE_E_TIMEOUT);
+	        flytune_watch(client, 0, 10 * SHORT_MS, see, &(struct seen){0}, &error), FLYTUNE_E_TIMEOUT);
 	/* That a wait ran out says nothing of the daemon. */
 	assert_int_equal(flytune_ping(client, &error), FLYTUNE_OK);
 	flytune_close(client);

@@ -252,7 +252,7 @@ struct ours {
 
 static void structures_of_other_releases_are_respected(void **state)
 {
-	struct ours ours = {sizeof ours, 1, 2}, read;
+	struct ours ours = {sizeof ours, 1, 2}, read = {0};
 	struct {
 		struct older older;
 		char guard[16];
