@@ -6,9 +6,11 @@
 
 enum { THREADS, ROWS, UNROLL, STREAM, PREFETCH, SPLIT, KNOBS };
 enum {
-	LANES = 16,         /* f32 in the widest vector: what one step of unroll takes */
-	PIECE = 64 * 1024,  /* bytes worth handing to another thread; a task's size */
-	TASKS_A_THREAD = 4, /* so that a thread that started late leaves little for last */
+	LANES = 16,            /* f32 in the widest vector: what one step of unroll takes */
+	PIECE = 64 * 1024,     /* bytes worth handing to another thread */
+	TASK = 256 * 1024,     /* bytes of a task, at most, where rows are short */
+	STREAMED = 512 * 1024, /* bytes from which output is better not fetched before it is written */
+	TASKS_A_THREAD = 4,    /* so that a thread that started late leaves little for last */
 	THREAD_CHOICES = 3,
 	LINE = 64,              /* bytes of a cache line */
 	SPLIT_PIECE = 4 * 1024, /* bytes of a row a thread that are worth a meeting: the default's rule */
@@ -89,9 +91,10 @@ static bool shares_rows(const struct rmsnorm_problem *problem, uint64_t threads)
 	        problem->n * rmsnorm_dtype_size(problem->dtype) >= SPLIT_PIECE * threads;
 }
 
-/* Threads as long as each gets a piece that is worth its start; rows so that a task is such a piece, with
- * some tasks a thread; long rows, where there are fewer than threads, shared; streaming where the output
- * would push everything else out of the caches. */
+/* Threads as long as each gets a piece that is worth its start; rows so that a task is a run of memory that
+ * the hardware's own prefetching likes, with some tasks a thread; long rows, where there are fewer than
+ * threads, shared; streaming where fetching the output's lines would cost more than finding them in a cache
+ * later may save. */
 void rmsnorm_cpu_standard(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, struct ft_config *config)
 {
@@ -113,13 +116,13 @@ void rmsnorm_cpu_standard(
 	for (uint32_t i = 1; i < rows->count && !value[SPLIT]; i++) {
 		uint64_t take = (uint64_t)rows->value[i];
 
-		if (take * row_bytes <= PIECE &&
+		if (take * row_bytes <= TASK &&
 		        take * TASKS_A_THREAD * started(value[THREADS], traits) <= problem->m)
 			value[ROWS] = rows->value[i];
 	}
 	if (problem->n >= 8 * LANES)
 		value[UNROLL] = 8;
-	if (bytes > traits->cache && problem->n * rmsnorm_dtype_size(problem->dtype) >= LINE)
+	if (bytes > STREAMED && problem->n * rmsnorm_dtype_size(problem->dtype) >= LINE)
 		value[STREAM] = 1;
 	if (problem->m > 1)
 		value[PREFETCH] = 1;

@@ -31,13 +31,14 @@ enum {
 	ODD_ROWS = 32,      /* the first rows hold the odd magnitudes */
 	IN_PLACE_ROWS = 16, /* checked in place */
 	WARM_MS = 50,
-	SETS_MOST = 65536,
+	SETS_MOST = 1 << 20,
 	ROOM_PART = 2, /* of the free memory, a sweep takes at most one part in so many */
-	CPUS_MAX = 4096,
+	WINDOWS = 15,  /* of a sample, where launches are short */
+	WINDOWS_MOST = 64,
 };
 
-static const uint64_t window_ns = 1000000; /* of one sample, at least */
-static const uint64_t calm_ns = 4000000;   /* spent on taking a disturbed sample again, at most */
+static const uint64_t sample_ns = 1000000;   /* of one sample, at least */
+static const uint64_t patience_ns = 8000000; /* spent on one that is disturbed, at most */
 
 /* One array of the problem: guards around m rows at the problem's stride. */
 struct extent {
@@ -45,7 +46,14 @@ struct extent {
 	size_t row;    /* bytes of a row's elements */
 	size_t stride; /* bytes from row to row */
 	size_t data;   /* bytes from the first element to the last */
-	size_t size;   /* with the guards, a whole number of pages */
+	size_t size;   /* with the guards, a whole number of pages: what is verified */
+	size_t slot;   /* without, a whole number of cache lines: what is timed */
+};
+
+/* How one config is sampled. */
+struct batch {
+	uint64_t launches; /* a window; 0: not sized yet */
+	uint32_t windows;  /* a sample */
 };
 
 struct cpu {
@@ -63,7 +71,7 @@ struct cpu {
 	size_t count;
 	struct ft_rmsnorm_cpu_plan *plan;
 	bool *pending;
-	uint64_t *batch; /* launches a sample; 0: not sized yet */
+	struct batch *batch;
 	size_t warm_index;
 	struct rmsnorm_problem problem;
 	struct extent extent;
@@ -72,6 +80,7 @@ struct cpu {
 	size_t sets; /* pairs of arrays to time with; another one, at the front, is verified with */
 	bool shared; /* memory was short: the one pair serves both */
 	size_t at;   /* the pair that is next */
+	size_t step; /* from one to the next, so that no prefetcher guesses it */
 	char *weight;
 	size_t weight_size;
 	uint64_t *hash; /* of the verified input, a piece each */
@@ -80,7 +89,7 @@ struct cpu {
 	uint64_t seed;
 	struct ft_clock clock;
 	uint64_t floor_ps; /* an empty launch */
-	uint64_t windows;
+	uint64_t samples;
 	uint64_t disturbed;
 };
 
@@ -304,25 +313,27 @@ static void in_parallel(
 
 /* ---- arrays ---- */
 
-static char *pair_at(const struct cpu *cpu, size_t index)
-{
-	return cpu->memory + index * 2 * cpu->extent.size + GUARD;
-}
-
-/* Set `index` of those to time with. */
-static char *timed_in(const struct cpu *cpu, size_t index)
-{
-	return pair_at(cpu, cpu->shared ? index : index + 1);
-}
-
 static char *verified_in(const struct cpu *cpu)
 {
-	return pair_at(cpu, 0);
+	return cpu->memory + GUARD;
 }
 
-static char *out_of(const struct cpu *cpu, char *in)
+static char *verified_out(const struct cpu *cpu)
 {
-	return in + cpu->extent.size;
+	return verified_in(cpu) + cpu->extent.size;
+}
+
+/* Of pair `index` of those to time with. */
+static char *timed_in(const struct cpu *cpu, size_t index)
+{
+	if (cpu->shared)
+		return verified_in(cpu);
+	return cpu->memory + 2 * cpu->extent.size + index * 2 * cpu->extent.slot;
+}
+
+static char *timed_out(const struct cpu *cpu, size_t index)
+{
+	return cpu->shared ? verified_out(cpu) : timed_in(cpu, index) + cpu->extent.slot;
 }
 
 static uint64_t mix(uint64_t z)
@@ -416,50 +427,60 @@ static void fill_rows(struct cpu *cpu, char *data, bool odd, uint64_t seed)
 }
 
 struct blocks {
-	const struct cpu *cpu;
-	char *to;         /* of a poison or a copy */
-	const char *from; /* NULL: poison */
+	char *to; /* of a poison */
+	const char *from;
 	size_t size;
 	uint64_t *hash;
-	_Atomic size_t bad; /* lowest offset that differs */
+	atomic_bool changed;
 };
 
-static void write_block(void *context, size_t index)
+static void poison_block(void *context, size_t index)
 {
 	const struct blocks *blocks = context;
 	size_t offset = index * PIECE;
-	size_t size = blocks->size - offset > PIECE ? PIECE : blocks->size - offset;
-	if (blocks->from)
-		memcpy(blocks->to + offset, blocks->from + offset, size);
-	else
-		memset(blocks->to + offset, POISON, size);
+	memset(blocks->to + offset, POISON, blocks->size - offset > PIECE ? PIECE : blocks->size - offset);
 }
 
 static void poison(struct cpu *cpu, char *array)
 {
-	struct blocks blocks = {.cpu = cpu, .to = array, .size = cpu->extent.size};
-	in_parallel(cpu, (blocks.size + PIECE - 1) / PIECE, write_block, &blocks);
+	struct blocks blocks = {.to = array, .size = cpu->extent.size};
+	in_parallel(cpu, cpu->pieces, poison_block, &blocks);
 }
 
-/* One piece is one pair of arrays: for many small ones that is enough to keep every core busy. */
+/* The first timed input, to all the others; and outputs that are there. A piece is a part of a large pair or
+ * a number of small ones. */
 struct spread {
 	const struct cpu *cpu;
-	const char *from;
-	size_t sets;
+	size_t parts; /* of a pair; or */
+	size_t pairs; /* a piece */
 };
 
 static void spread_piece(void *context, size_t index)
 {
 	const struct spread *spread = context;
 	const struct cpu *cpu = spread->cpu;
-	const size_t pieces = (cpu->extent.size + PIECE - 1) / PIECE;
-	size_t offset = index % pieces * PIECE;
-	size_t size = cpu->extent.size - offset > PIECE ? PIECE : cpu->extent.size - offset;
-	char *in = timed_in(cpu, index / pieces) - GUARD;
-	char *out = out_of(cpu, in);
-	if (in + offset != spread->from + offset)
-		memcpy(in + offset, spread->from + offset, size);
-	memset(out + offset, 0, size);
+	const size_t slot = cpu->extent.slot;
+	const char *from = timed_in(cpu, 0);
+	size_t first = spread->parts > 1 ? index / spread->parts : index * spread->pairs;
+	size_t offset = spread->parts > 1 ? index % spread->parts * PIECE : 0;
+	size_t size = spread->parts > 1 && slot - offset > PIECE ? PIECE : slot - offset;
+	for (size_t pair = first; pair < first + spread->pairs && pair < cpu->sets; pair++) {
+		if (pair > 0)
+			memcpy(timed_in(cpu, pair) + offset, from + offset, size);
+		memset(timed_out(cpu, pair) + offset, 0, size);
+	}
+}
+
+static void spread_input(struct cpu *cpu)
+{
+	const size_t slot = cpu->extent.slot;
+	struct spread spread = {.cpu = cpu, .parts = (slot + PIECE - 1) / PIECE, .pairs = 1};
+	if (spread.parts > 1) {
+		in_parallel(cpu, spread.parts * cpu->sets, spread_piece, &spread);
+		return;
+	}
+	spread.pairs = PIECE / slot;
+	in_parallel(cpu, (cpu->sets + spread.pairs - 1) / spread.pairs, spread_piece, &spread);
 }
 
 static void hash_block(void *context, size_t index)
@@ -476,7 +497,7 @@ static void check_block(void *context, size_t index)
 	size_t offset = index * PIECE;
 	size_t size = blocks->size - offset > PIECE ? PIECE : blocks->size - offset;
 	if (XXH3_64bits(blocks->from + offset, size) != blocks->hash[index])
-		atomic_store(&blocks->bad, offset);
+		atomic_store(&blocks->changed, true);
 }
 
 static bool is_poison(const char *from, size_t size)
@@ -497,30 +518,47 @@ static bool is_poison(const char *from, size_t size)
 
 /* ---- prepare ---- */
 
+static size_t common_divisor(size_t a, size_t b)
+{
+	while (b > 0) {
+		size_t rest = a % b;
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Visits every pair in turn, the next never near the last. */
+static size_t choose_step(size_t sets)
+{
+	size_t step = (size_t)((double)sets * 0.618) + 1;
+	while (common_divisor(sets, step) != 1)
+		step++;
+	return step;
+}
+
 /* How many pairs: together more than the last-level cache, within what memory there is. */
 static int choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error)
 {
 	const struct rmsnorm_problem *problem = &cpu->problem;
-	const uint64_t pair = 2 * (uint64_t)cpu->extent.size;
+	const uint64_t verified = 2 * (uint64_t)cpu->extent.size;
+	const uint64_t timed = 2 * (uint64_t)cpu->extent.slot;
 	const uint64_t touched = 2 * problem->m * (uint64_t)cpu->extent.row;
 	uint64_t room = free_memory() / ROOM_PART;
 	if (cap != 0 && cap < room)
 		room = cap;
-	uint64_t wanted = cpu->device.traits.cache + cpu->device.traits.cache / 4;
-	uint64_t sets = wanted / touched + 1;
-	if (sets < 2 && touched < 2 * wanted)
-		sets = 2;
-	if (sets > SETS_MOST)
-		sets = SETS_MOST;
-	uint64_t fit = room / pair;
-	if (fit < 1)
+	if (verified > room)
 		return ft_fail(error, FT_E_UNAVAILABLE,
 		        "the problem takes %" PRIu64 " MiB, and a sweep may use %" PRIu64 " MiB",
-		        pair / MEBIBYTE, room / MEBIBYTE);
-	cpu->shared = fit < 2;
-	if (sets > fit - !cpu->shared)
-		sets = fit - !cpu->shared;
-	cpu->sets = sets;
+		        verified / MEBIBYTE, room / MEBIBYTE);
+	uint64_t wanted = cpu->device.traits.cache + cpu->device.traits.cache / 4;
+	uint64_t sets = wanted / touched + 1;
+	if (sets > SETS_MOST)
+		sets = SETS_MOST;
+	uint64_t fit = (room - verified) / timed;
+	cpu->shared = fit == 0;
+	cpu->sets = cpu->shared ? 1 : sets > fit ? fit : sets;
+	cpu->step = choose_step(cpu->sets);
 	return 0;
 }
 
@@ -528,6 +566,7 @@ static int measure_extent(struct cpu *cpu, struct ft_error *error)
 {
 	const struct rmsnorm_problem *problem = &cpu->problem;
 	const size_t page = 4096;
+	const size_t line = 64;
 	struct extent *extent = &cpu->extent;
 	size_t last;
 	extent->element = rmsnorm_dtype_size(problem->dtype);
@@ -537,13 +576,15 @@ static int measure_extent(struct cpu *cpu, struct ft_error *error)
 	        __builtin_add_overflow(last, extent->row, &extent->data) || extent->data > SIZE_MAX / 8)
 		return ft_fail(error, FT_E_UNAVAILABLE, "the problem is larger than any memory");
 	extent->size = (extent->data + (size_t)2 * GUARD + page - 1) / page * page;
+	extent->slot = (extent->data + line - 1) / line * line;
 	return 0;
 }
 
 static int allocate(struct cpu *cpu, struct ft_error *error)
 {
-	const size_t pairs = cpu->sets + !cpu->shared;
-	cpu->memory_size = pairs * 2 * cpu->extent.size;
+	cpu->memory_size = 2 * cpu->extent.size;
+	if (!cpu->shared)
+		cpu->memory_size += cpu->sets * 2 * cpu->extent.slot;
 	void *memory = mmap(NULL, cpu->memory_size, PROT_READ | PROT_WRITE,
 	        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED) {
@@ -573,17 +614,13 @@ static void fill_all(struct cpu *cpu)
 	char *verified = verified_in(cpu);
 	poison(cpu, verified - GUARD);
 	fill_rows(cpu, verified, true, cpu->seed);
-	struct blocks blocks = {
-	        .cpu = cpu, .from = verified - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
+	struct blocks blocks = {.from = verified - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
 	in_parallel(cpu, cpu->pieces, hash_block, &blocks);
 
-	char *timed = timed_in(cpu, 0);
 	if (!cpu->shared) {
-		poison(cpu, timed - GUARD);
-		fill_rows(cpu, timed, false, ~cpu->seed);
+		fill_rows(cpu, timed_in(cpu, 0), false, ~cpu->seed);
+		spread_input(cpu);
 	}
-	struct spread spread = {.cpu = cpu, .from = timed - GUARD, .sets = cpu->sets};
-	in_parallel(cpu, cpu->pieces * cpu->sets, spread_piece, &spread);
 }
 
 static void pin(struct cpu *cpu)
@@ -605,7 +642,7 @@ static int cpu_prepare(
 	cpu->count = sweep->count;
 	cpu->warm_index = sweep->count;
 	cpu->at = 0;
-	cpu->windows = 0;
+	cpu->samples = 0;
 	cpu->disturbed = 0;
 	cpu->plan = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->plan));
 	cpu->pending = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->pending));
@@ -766,10 +803,9 @@ static int check_output(struct cpu *cpu, const char *out, size_t m, double *larg
 static int check_inputs(struct cpu *cpu, struct ft_error *error)
 {
 	struct blocks blocks = {
-	        .cpu = cpu, .from = verified_in(cpu) - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
-	atomic_init(&blocks.bad, SIZE_MAX);
+	        .from = verified_in(cpu) - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
 	in_parallel(cpu, cpu->pieces, check_block, &blocks);
-	if (atomic_load(&blocks.bad) != SIZE_MAX) {
+	if (atomic_load(&blocks.changed)) {
 		ft_fail(error, FT_E_BAD_VALUE, "it changed its input");
 		return 1;
 	}
@@ -785,7 +821,7 @@ static int cpu_verify(struct ft_backend *backend, size_t index, double *largest,
 	struct cpu *cpu = self_of(backend);
 	const size_t m = cpu->problem.m;
 	char *in = verified_in(cpu);
-	char *out = out_of(cpu, in);
+	char *out = verified_out(cpu);
 	*largest = 0;
 	poison(cpu, out - GUARD);
 	launch(cpu, index, in, out, m);
@@ -821,9 +857,10 @@ static void empty_work(void *context, uint32_t worker)
 
 static void next_launch(struct cpu *cpu, size_t index)
 {
-	char *in = timed_in(cpu, cpu->at);
-	launch(cpu, index, in, out_of(cpu, in), cpu->problem.m);
-	cpu->at = cpu->at + 1 < cpu->sets ? cpu->at + 1 : 0;
+	launch(cpu, index, timed_in(cpu, cpu->at), timed_out(cpu, cpu->at), cpu->problem.m);
+	cpu->at += cpu->step;
+	while (cpu->at >= cpu->sets)
+		cpu->at -= cpu->sets;
 }
 
 static uint64_t time_batch(struct cpu *cpu, size_t index, uint64_t batch)
@@ -835,25 +872,37 @@ static uint64_t time_batch(struct cpu *cpu, size_t index, uint64_t batch)
 	return took > cpu->clock.overhead_ns ? took - cpu->clock.overhead_ns : 1;
 }
 
-static uint64_t least_window(const struct cpu *cpu)
+static uint64_t window_least_ns(const struct cpu *cpu)
 {
 	uint64_t least = ft_clock_window_ns(&cpu->clock);
-	return least > window_ns ? least : window_ns;
+	return least > sample_ns / WINDOWS ? least : sample_ns / WINDOWS;
 }
 
 /* The first sample of a config, which nobody keeps, tells how many launches fill a window. */
-static uint64_t size_batch(struct cpu *cpu, size_t index)
+static void size_batch(struct cpu *cpu, size_t index)
 {
-	const uint64_t least = least_window(cpu);
-	uint64_t batch = 1;
-	time_batch(cpu, index, 1); /* code and stacks come in */
+	enum { TRIES = 3, GROWTH = 64 };
+	const uint64_t least = window_least_ns(cpu);
+	struct batch *batch = &cpu->batch[index];
+	uint64_t took = UINT64_MAX;
+	batch->launches = 1;
 	for (;;) {
-		uint64_t took = time_batch(cpu, index, batch);
-		if (took >= least || batch >= (uint64_t)1 << 24)
-			return batch;
-		uint64_t next = batch * least / took + 1;
-		batch = next > batch * 64 ? batch * 64 : next > batch ? next : batch + 1;
+		for (int i = 0; i < TRIES; i++) {
+			uint64_t once = time_batch(cpu, index, batch->launches);
+			took = once < took ? once : took;
+			if (once >= patience_ns)
+				break; /* large, or not to be had undisturbed */
+		}
+		if (took >= least)
+			break;
+		uint64_t next = batch->launches * least / took + 1;
+		batch->launches = next > batch->launches * GROWTH ? batch->launches * GROWTH
+		        : next > batch->launches                  ? next
+		                                                  : batch->launches + 1;
+		took = UINT64_MAX;
 	}
+	uint64_t windows = sample_ns / took;
+	batch->windows = windows < 1 ? 1 : windows > WINDOWS ? WINDOWS : (uint32_t)windows;
 }
 
 static void say_method(struct cpu *cpu)
@@ -861,13 +910,12 @@ static void say_method(struct cpu *cpu)
 	uint64_t touched = 2 * (uint64_t)cpu->problem.m * cpu->extent.row * cpu->sets;
 	bool cold = touched > cpu->device.traits.cache;
 	snprintf(cpu->backend.method, sizeof(cpu->backend.method),
-	        "launches back to back for %.1f ms a sample on %" PRIu64
-	        " pinned cores; %s: %.1f MiB in %zu buffers, "
-	        "cache %.1f MiB; clock %" PRIu64 " ns, empty launch %.2f µs; %" PRIu64 " of %" PRIu64
-	        " samples disturbed",
-	        (double)least_window(cpu) / 1e6, cpu->device.traits.units, cold ? "cold" : "not all cold",
+	        "medians of windows of at least %.0f µs of launches back to back on %" PRIu64
+	        " pinned cores; %s: %.1f MiB in %zu arrays, cache %.1f MiB; clock %" PRIu64
+	        " ns, empty launch %.2f µs; %" PRIu64 " of %" PRIu64 " samples disturbed",
+	        (double)window_least_ns(cpu) / 1e3, cpu->device.traits.units, cold ? "cold" : "not all cold",
 	        (double)touched / MEBIBYTE, 2 * cpu->sets, (double)cpu->device.traits.cache / MEBIBYTE,
-	        cpu->clock.overhead_ns, (double)cpu->floor_ps / 1e6, cpu->disturbed, cpu->windows);
+	        cpu->clock.overhead_ns, (double)cpu->floor_ps / 1e6, cpu->disturbed, cpu->samples);
 }
 
 static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
@@ -897,31 +945,47 @@ static uint64_t interruptions(void)
 	return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
-/* A sample in which the scheduler took a core away is taken again, while that is cheap; the calmest counts.
- * Chosen by what happened to it, not by its time, it stays unbiased. */
+static uint64_t median(uint64_t *value, size_t count)
+{
+	for (size_t i = 1; i < count; i++) {
+		uint64_t moving = value[i];
+		size_t j = i;
+		for (; j > 0 && value[j - 1] > moving; j--)
+			value[j] = value[j - 1];
+		value[j] = moving;
+	}
+	return (value[(count - 1) / 2] + value[count / 2]) / 2;
+}
+
+/* The median of some windows. One in which the scheduler took a core away is taken again, while that is
+ * cheap: chosen by what happened to it and not by its time, a sample stays unbiased. */
 static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sample_ps, struct ft_error *error)
 {
 	struct cpu *cpu = self_of(backend);
-	(void)error;
-	if (cpu->batch[index] == 0)
-		cpu->batch[index] = size_batch(cpu, index);
-	uint64_t least = UINT64_MAX;
+	uint64_t calm[WINDOWS_MOST];
+	uint64_t rough[WINDOWS_MOST];
+	size_t calm_count = 0;
+	size_t rough_count = 0;
 	uint64_t spent = 0;
-	uint64_t took = 0;
-	do {
+	(void)error;
+	if (cpu->batch[index].launches == 0)
+		size_batch(cpu, index);
+	const struct batch batch = cpu->batch[index];
+	while (calm_count < batch.windows && calm_count + rough_count < WINDOWS_MOST &&
+	        (spent < patience_ns || calm_count + rough_count == 0)) {
 		uint64_t before = interruptions();
-		uint64_t time = time_batch(cpu, index, cpu->batch[index]);
-		uint64_t happened = interruptions() - before;
-		spent += time;
-		if (happened < least) {
-			least = happened;
-			took = time;
-		}
-	} while (least > 0 && spent < calm_ns);
-	cpu->windows++;
-	cpu->disturbed += least > 0;
+		uint64_t took = time_batch(cpu, index, batch.launches);
+		spent += took;
+		if (interruptions() == before)
+			calm[calm_count++] = took;
+		else
+			rough[rough_count++] = took;
+	}
+	uint64_t took = calm_count > 0 ? median(calm, calm_count) : median(rough, rough_count);
+	cpu->samples++;
+	cpu->disturbed += calm_count < batch.windows;
 	say_method(cpu);
-	*sample_ps = took * 1000 / cpu->batch[index];
+	*sample_ps = took * 1000 / batch.launches;
 	if (*sample_ps == 0)
 		*sample_ps = 1;
 	return 0;
