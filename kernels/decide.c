@@ -312,7 +312,12 @@ static void explain(const struct race *race, const struct ft_rule *rule, size_t 
 	double band = rule->band_ppm / 1e4;
 	if (!decision->conclusive)
 		doubt = ended ? "unsettled when it was ended: " : "unsettled after all rounds: ";
-	if (left == 1)
+	if (!decision->conclusive && winner == race->standard && !race->standing[winner].tied)
+		snprintf(decision->reason, sizeof decision->reason,
+		        "%sthe default stays, nothing is clearly faster (%+.2f %% to the fastest, as far as "
+		        "is known)",
+		        doubt, (race->standing[winner].ratio - 1) * 100);
+	else if (left == 1)
 		snprintf(decision->reason, sizeof decision->reason, "%s%s is the only one left", doubt, who);
 	else if (tied == 1)
 		snprintf(decision->reason, sizeof decision->reason,
@@ -356,7 +361,14 @@ static void choose(const struct race *race, const struct ft_rule *rule, bool las
 		return;
 	}
 	decision->verdict = FT_VERDICT_WINNER;
-	decision->winner = decision->conclusive ? first : likely;
+	/* Where the noise is so wide that the default may as well be faster than the fastest by more than the
+	 * band, nothing has beaten it clearly: it stays. */
+	if (decision->conclusive ||
+	        (first == race->standard && race->standing[first].rounds >= race->min_rounds &&
+	                race->standing[first].ratio_low < ratio_of(-race->edge)))
+		decision->winner = first;
+	else
+		decision->winner = likely;
 	explain(race, rule, left, tied, ended, decision);
 }
 
