@@ -171,6 +171,44 @@ static int open_container(struct ft_scan *scan, uint64_t children, struct ft_err
 	return 0;
 }
 
+/* Takes the next value out of the innermost container. Containers close when the next value comes, not with
+ * their last: that one may be a container and nests as deep as any. */
+static inline void take_value(struct ft_scan *scan)
+{
+	scan->pending--;
+	while (scan->depth > 0 && scan->left[scan->depth - 1] == 0)
+		scan->depth--;
+	if (scan->depth > 0)
+		scan->left[scan->depth - 1]--;
+}
+
+/* Passes over the values of one byte and the short texts, which most values are, that come next in the
+ * innermost container. Whatever is longer, cut short or too much is left for the long way. */
+static inline void walk_short(struct ft_scan *scan, const uint8_t *data, size_t length)
+{
+	if (scan->depth == 0)
+		return;
+	size_t offset = scan->offset;
+	uint64_t left = scan->left[scan->depth - 1];
+	uint64_t pending = scan->pending;
+	while (left > 0 && offset < length) {
+		uint8_t first = data[offset];
+		size_t size = 1;
+		if (first >= 0xa0 && first < 0xc0)
+			size += first & 0x1fu;
+		else if (first >= 0x80 && first < 0xe0)
+			break;
+		if (size > length - offset || pending - 1 + size > scan->bounds.bytes - offset)
+			break;
+		offset += size;
+		left--;
+		pending--;
+	}
+	scan->offset = offset;
+	scan->left[scan->depth - 1] = left;
+	scan->pending = pending;
+}
+
 int ft_scan_walk(struct ft_scan *scan, const uint8_t *data, size_t length, struct ft_error *error)
 {
 	for (;;) {
@@ -182,6 +220,7 @@ int ft_scan_walk(struct ft_scan *scan, const uint8_t *data, size_t length, struc
 			if (scan->skip > 0)
 				return 0;
 		}
+		walk_short(scan, data, length);
 		if (scan->pending == 0)
 			return 1;
 		if (scan->offset >= length)
@@ -199,13 +238,7 @@ int ft_scan_walk(struct ft_scan *scan, const uint8_t *data, size_t length, struc
 			return refuse(error, "is or will be longer in bytes than", scan->bounds.bytes);
 		if (!whole)
 			return 0;
-		scan->pending--;
-		/* Containers close when the next value comes, not with their last: that one may be a container
-		 * and nests as deep as any. */
-		while (scan->depth > 0 && scan->left[scan->depth - 1] == 0)
-			scan->depth--;
-		if (scan->depth > 0)
-			scan->left[scan->depth - 1]--;
+		take_value(scan);
 		if ((head.kind == FT_KIND_ARRAY || head.kind == FT_KIND_MAP) &&
 		        open_container(scan, head.children, error) != 0)
 			return -1;
@@ -407,26 +440,48 @@ bool ft_read_text_into(struct ft_cursor *cursor, char *text, size_t size)
 
 /* ---- problems and configs ---- */
 
-/* Reads the name of a field or knob. `what` is "problem" or "config". */
-static int read_name(
-        struct ft_cursor *cursor, const char *what, char name[FT_NAME_SIZE], struct ft_error *error)
+/* Copies what a peer sent for an error to show; a NUL inside must not cut it into something that looks right.
+ */
+static void copy_shown(char *to, size_t size, const char *from, size_t length)
 {
-	if (ft_read_text_into(cursor, name, FT_NAME_SIZE) && ft_name_valid(name))
-		return 0;
-	struct ft_cursor ahead = *cursor;
-	const char *text = NULL;
-	size_t length = 0;
+	size_t kept = length < size ? length : size - 1;
+	for (size_t i = 0; i < kept; i++)
+		to[i] = (char)(from[i] == '\0' ? '?' : from[i]);
+	to[kept] = '\0';
+}
+
+static int refuse_name(const struct ft_cursor *cursor, const char *what, const char *text, size_t length,
+        struct ft_error *error)
+{
 	char shown[FT_NAME_SIZE + 1] = "no text";
-	if (ft_read_text(&ahead, &text, &length))
-		snprintf(shown, sizeof(shown), "%.*s", (int)(length < FT_NAME_SIZE ? length : FT_NAME_SIZE),
-		        text);
-	else if (name[0] != '\0')
-		snprintf(shown, sizeof(shown), "%s", name);
 	char bound[64];
-	snprintf(bound, sizeof(bound), "letters, digits and _, at most %d of them", FT_NAME_SIZE - 1);
 	char field[48];
+	if (text != NULL)
+		copy_shown(shown, sizeof(shown), text, length);
+	else if (ft_peek(cursor) == FT_KIND_END)
+		snprintf(shown, sizeof(shown), "cut short");
+	snprintf(bound, sizeof(bound), "letters, digits and _, at most %d of them", FT_NAME_SIZE - 1);
 	snprintf(field, sizeof(field), "a name in %s", what);
 	return ft_fail_field(error, FT_E_BAD_VALUE, field, shown, bound);
+}
+
+/* Reads the name of a field or knob, terminated. `what` is "problem" or "config". */
+static inline int read_name(
+        struct ft_cursor *cursor, const char *what, char name[FT_NAME_SIZE], struct ft_error *error)
+{
+	const char *text = NULL;
+	size_t length = 0;
+	if (!ft_read_text(cursor, &text, &length) || !ft_name_valid_n(text, length))
+		return refuse_name(cursor, what, text, length, error);
+	memcpy(name, text, length);
+	name[length] = '\0';
+	return 0;
+}
+
+/* strcmp is called only where the first byte does not tell. */
+static inline bool same_name(const char *a, const char *b)
+{
+	return a[0] == b[0] && strcmp(a, b) == 0;
 }
 
 static int read_pairs(
@@ -444,6 +499,27 @@ static int read_pairs(
 	return 0;
 }
 
+static int refuse_number(const struct ft_cursor *cursor, const char *name, struct ft_error *error)
+{
+	struct ft_cursor ahead = *cursor;
+	uint64_t large = 0;
+	char value[24];
+	if (!ft_read_uint(&ahead, &large))
+		return ft_fail_field(error, FT_E_BAD_REQUEST, name, "neither", "an integer or a text");
+	snprintf(value, sizeof(value), "%" PRIu64, large);
+	return ft_fail_field(error, FT_E_BAD_VALUE, name, value, "an integer of at most 63 bits");
+}
+
+static int refuse_text(const char *name, const char *text, size_t length, struct ft_error *error)
+{
+	char shown[FT_TEXT_SIZE + 1];
+	char bound[64];
+	copy_shown(shown, sizeof(shown), text, length);
+	snprintf(bound, sizeof(bound), "1 to %d letters, digits and . _ : + -", FT_TEXT_SIZE - 1);
+	return ft_fail_field(error, FT_E_BAD_VALUE, name, shown, bound);
+}
+
+/* Both of these fill in place: they are on the road of every lookup. */
 int ft_read_problem(struct ft_cursor *cursor, struct ft_problem *problem, struct ft_error *error)
 {
 	uint32_t pairs = 0;
@@ -451,40 +527,28 @@ int ft_read_problem(struct ft_cursor *cursor, struct ft_problem *problem, struct
 	if (read_pairs(cursor, "problem", FT_FIELDS_MAX, &pairs, error) != 0)
 		return -1;
 	for (uint32_t i = 0; i < pairs; i++) {
-		char name[FT_NAME_SIZE] = "";
-		if (read_name(cursor, "problem", name, error) != 0)
-			return -1;
-		if (ft_problem_find(problem, name) != NULL)
-			return ft_fail_field(error, FT_E_BAD_REQUEST, name, "given twice", "given once");
-		int64_t number = 0;
-		uint64_t large = 0;
+		struct ft_field *field = &problem->field[i];
 		const char *text = NULL;
 		size_t length = 0;
-		if (ft_read_int(cursor, &number)) {
-			if (ft_problem_set_number(problem, name, number, error) != 0)
-				return -1;
-		} else if (ft_read_text(cursor, &text, &length)) {
-			char copy[FT_TEXT_SIZE + 1];
-			/* A NUL inside would cut the text into one that may be right. */
-			bool cut = length >= sizeof(copy) || memchr(text, '\0', length) != NULL;
-			size_t kept = length < sizeof(copy) ? length : sizeof(copy) - 1;
-			for (size_t j = 0; j < kept; j++)
-				copy[j] = (char)(text[j] == '\0' ? '?' : text[j]);
-			copy[kept] = '\0';
-			if (cut)
-				return ft_fail_field(error, FT_E_BAD_VALUE, name, copy,
-				        "1 to 31 letters, digits and . _ : + -");
-			if (ft_problem_set_text(problem, name, copy, error) != 0)
-				return -1;
-		} else if (ft_read_uint(cursor, &large)) {
-			char value[24];
-			snprintf(value, sizeof(value), "%" PRIu64, large);
-			return ft_fail_field(
-			        error, FT_E_BAD_VALUE, name, value, "an integer of at most 63 bits");
-		} else {
-			return ft_fail_field(
-			        error, FT_E_BAD_REQUEST, name, "neither", "an integer or a text");
+		if (read_name(cursor, "problem", field->name, error) != 0)
+			return -1;
+		for (uint32_t earlier = 0; earlier < i; earlier++)
+			if (same_name(problem->field[earlier].name, field->name))
+				return ft_fail_field(
+				        error, FT_E_BAD_REQUEST, field->name, "given twice", "given once");
+		field->is_text = false;
+		field->text[0] = '\0';
+		if (!ft_read_int(cursor, &field->number)) {
+			if (!ft_read_text(cursor, &text, &length))
+				return refuse_number(cursor, field->name, error);
+			if (!ft_text_valid_n(text, length))
+				return refuse_text(field->name, text, length, error);
+			field->is_text = true;
+			field->number = 0;
+			memcpy(field->text, text, length);
+			field->text[length] = '\0';
 		}
+		problem->count = i + 1;
 	}
 	return 0;
 }
@@ -496,17 +560,17 @@ int ft_read_config(struct ft_cursor *cursor, struct ft_config *config, struct ft
 	if (read_pairs(cursor, "config", FT_KNOBS_MAX, &pairs, error) != 0)
 		return -1;
 	for (uint32_t i = 0; i < pairs; i++) {
-		char name[FT_NAME_SIZE] = "";
-		if (read_name(cursor, "config", name, error) != 0)
+		struct ft_knob_value *knob = &config->knob[i];
+		if (read_name(cursor, "config", knob->name, error) != 0)
 			return -1;
-		if (ft_config_find(config, name) != NULL)
-			return ft_fail_field(error, FT_E_BAD_REQUEST, name, "given twice", "given once");
-		int64_t value = 0;
-		if (!ft_read_int(cursor, &value))
-			return ft_fail_field(error, FT_E_BAD_REQUEST, name, "no integer of 64 bits",
+		for (uint32_t earlier = 0; earlier < i; earlier++)
+			if (same_name(config->knob[earlier].name, knob->name))
+				return ft_fail_field(
+				        error, FT_E_BAD_REQUEST, knob->name, "given twice", "given once");
+		if (!ft_read_int(cursor, &knob->value))
+			return ft_fail_field(error, FT_E_BAD_REQUEST, knob->name, "no integer of 64 bits",
 			        "an integer of 64 bits");
-		if (ft_config_set(config, name, value, error) != 0)
-			return -1;
+		config->count = i + 1;
 	}
 	return 0;
 }

@@ -6,33 +6,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c)
+static inline bool is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
 
-bool ft_name_valid(const char *name)
+static inline bool is_name_part(char c)
 {
-	if (!is_letter(name[0]))
-		return false;
-	size_t length = 1;
-	while (is_letter(name[length]) || is_digit(name[length]))
-		length++;
-	return name[length] == '\0' && length < FT_NAME_SIZE;
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
 }
 
-static bool text_valid(const char *text)
+static inline bool is_text_part(char c)
 {
-	size_t length = 0;
-	while (is_letter(text[length]) || is_digit(text[length]) ||
-	        (text[length] != '\0' && strchr(".:+-", text[length]) != NULL))
-		length++;
-	return length > 0 && text[length] == '\0' && length < FT_TEXT_SIZE;
+	return is_name_part(c) || c == '.' || c == ':' || c == '+' || c == '-';
+}
+
+bool ft_name_valid_n(const char *name, size_t length)
+{
+	if (length == 0 || length >= FT_NAME_SIZE || is_digit(name[0]))
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if (!is_name_part(name[i]))
+			return false;
+	return true;
+}
+
+bool ft_name_valid(const char *name)
+{
+	return ft_name_valid_n(name, strlen(name));
+}
+
+bool ft_text_valid_n(const char *text, size_t length)
+{
+	if (length == 0 || length >= FT_TEXT_SIZE)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if (!is_text_part(text[i]))
+			return false;
+	return true;
 }
 
 static int refuse_name(const char *name, struct ft_error *error)
@@ -78,7 +89,7 @@ int ft_problem_set_number(
 int ft_problem_set_text(
         struct ft_problem *problem, const char *name, const char *text, struct ft_error *error)
 {
-	if (!text_valid(text)) {
+	if (!ft_text_valid_n(text, strlen(text))) {
 		char bound[64];
 		snprintf(bound, sizeof(bound), "1 to %d letters, digits and . _ : + -", FT_TEXT_SIZE - 1);
 		return ft_fail_field(error, FT_E_BAD_VALUE, name, text, bound);

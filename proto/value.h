@@ -46,6 +46,9 @@ struct ft_config {
 };
 
 bool ft_name_valid(const char *name);
+/* The same for bytes without a NUL behind them; and whether they may be the text of a field. */
+bool ft_name_valid_n(const char *name, size_t length);
+bool ft_text_valid_n(const char *text, size_t length);
 
 /* Sets a field, adding it if it is new. Fails on a bad name, too many fields, or a text that is not 1 to 31
  * letters, digits and . _ : + - (so that "name=text name=text" can be taken apart again). */

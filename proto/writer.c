@@ -23,17 +23,20 @@ static bool grow(struct ft_writer *writer, size_t needed)
 	return true;
 }
 
-/* msgpack_packer_write */
-static int append(void *data, const char *bytes, size_t length)
+static bool make_room(struct ft_writer *writer, size_t length)
+{
+	if (!writer->failed && length <= SIZE_MAX - writer->length && grow(writer, writer->length + length))
+		return true;
+	writer->failed = true;
+	return false;
+}
+
+/* msgpack_packer_write. Inlined into each ft_write function, where the length is often a constant. */
+static inline __attribute__((always_inline)) int append(void *data, const char *bytes, size_t length)
 {
 	struct ft_writer *writer = data;
-	if (writer->failed)
+	if ((writer->failed || length > writer->capacity - writer->length) && !make_room(writer, length))
 		return -1;
-	if (length > writer->capacity - writer->length &&
-	        (length > SIZE_MAX - writer->length || !grow(writer, writer->length + length))) {
-		writer->failed = true;
-		return -1;
-	}
 	if (length > 0)
 		memcpy(writer->data + writer->length, bytes, length);
 	writer->length += length;
