@@ -162,7 +162,7 @@ def activated(daemons):
         if name in os.environ:
             daemon.prefix.append(f"--setenv={name}")
     daemon.spawn()
-    harness.until(daemon.path.is_socket, "the socket is there")
+    harness.until(lambda: "Listening on" in daemon.log(), "the socket is there")
     return daemon
 
 
@@ -239,7 +239,7 @@ def test_sockets_for_another_process_are_left_alone(daemons):
     with listening() as given, handed_over(given, pid="1") as (prefix, kept), open(daemon.log_path, "ab") as log:
         daemon.process = subprocess.Popen([*prefix, *map(str, daemon.command())], pass_fds=kept, stdin=subprocess.DEVNULL,
                                           stdout=log, stderr=log)
-        harness.until(daemon.path.is_socket, "it makes a socket of its own")
+        harness.until(lambda: "ready version" in daemon.log(), "it makes a socket of its own")
         with daemon.peer() as peer:
             assert peer.hello
         daemon.stop()
