@@ -87,6 +87,19 @@ static bool kind_of(const char *device, char kind[16])
 	return false;
 }
 
+static void guess_traits(flytune_client *client, const char *kind, struct ft_traits *traits)
+{
+	pthread_mutex_lock(&client->lock);
+	*traits = client->traits;
+	pthread_mutex_unlock(&client->lock);
+	if (strcmp(traits->kind, kind) == 0)
+		return;
+	ft_traits_guess(kind, traits);
+	pthread_mutex_lock(&client->lock);
+	client->traits = *traits;
+	pthread_mutex_unlock(&client->lock);
+}
+
 int answer_standard(flytune_client *client, const flytune_problem *problem, const char *device,
         const char *reason, struct flytune_answer *answer, struct ft_error *error)
 {
@@ -115,7 +128,7 @@ int answer_standard(flytune_client *client, const flytune_problem *problem, cons
 		snprintf(answer->device, sizeof answer->device, "%s", last);
 	else
 		snprintf(answer->device, sizeof answer->device, "%s:0", kind);
-	ft_traits_guess(kind, &traits);
+	guess_traits(client, kind, &traits);
 	problem->built_in->standard(&problem->whole, &traits, &config);
 	answer->revision = problem->built_in->schema(kind)->revision;
 	answer->knob_count = answer_knobs(&config, answer->knob);

@@ -46,6 +46,7 @@ struct flytune_client {
 	struct breaker breaker;
 	struct cache cache;
 	struct forced forced;
+	struct ft_traits traits;             /* guessed last: it takes reading a few files; "" before */
 	char last_device[FT_DEVICE_ID_SIZE]; /* that the daemon chose for a call that named none */
 };
 

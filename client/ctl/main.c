@@ -1,4 +1,5 @@
 /* flytunectl: asks and steers flytuned from the command line. */
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -105,7 +106,9 @@ enum ctl_exit ctl_finish(enum ctl_exit status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
-	perror("flytunectl: standard output");
+	/* A reader that has seen enough, such as head, is no news. */
+	if (errno != EPIPE)
+		perror("flytunectl: standard output");
 	return status == CTL_DONE ? CTL_FAILED : status;
 }
 

@@ -25,10 +25,7 @@ static void print_devices(const flytune_device_list *devices)
 		table_add(&table, "%" PRIu64, device.units);
 		table_add(&table, "%s", format_bytes(device.memory, memory));
 		table_add(&table, "%s", device.runner);
-		if (device.runner_pid != 0)
-			table_add(&table, "%" PRIu64, device.runner_pid);
-		else
-			table_add(&table, "%s", "");
+		table_count(&table, device.runner_pid);
 		table_add(&table, "%s", device.reason);
 	}
 	if (flytune_device_list_count(devices) == 0)

@@ -1,5 +1,6 @@
 #include "client/ctl/table.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,14 @@ void table_add(struct table *table, const char *format, ...)
 	va_start(arguments, format);
 	add(table, format, arguments);
 	va_end(arguments);
+}
+
+void table_count(struct table *table, uint64_t number)
+{
+	if (number == 0)
+		table_add(table, "%s", "");
+	else
+		table_add(table, "%" PRIu64, number);
 }
 
 void table_fact(struct table *table, const char *name, const char *format, ...)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { TABLE_COLUMNS_MAX = 12, TABLE_CELL_SIZE = 256 };
 
@@ -19,6 +20,8 @@ struct table {
 void table_init(struct table *table, const char *const *head, size_t columns);
 /* Adds the next cell, row by row. */
 void table_add(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A number; nothing for 0. */
+void table_count(struct table *table, uint64_t number);
 /* A row of two, where the second is not empty: for lists of facts. */
 void table_fact(struct table *table, const char *name, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

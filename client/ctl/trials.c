@@ -1,6 +1,7 @@
 /* flytunectl trials */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/ctl/arguments.h"
@@ -44,41 +45,73 @@ static void describe(const struct flytune_trial *trial, char *text, size_t size)
 	}
 }
 
-static void print_table(const flytune_problem *problem, const flytune_trial_list *list)
+/* The winner, then those that were timed, the fastest first, then the rest as they came. */
+static int compare(const void *a, const void *b)
+{
+	const struct flytune_trial *const *first = a, *const *second = b;
+	uint64_t one = (*first)->time_ps == 0 ? UINT64_MAX : (*first)->time_ps;
+	uint64_t other = (*second)->time_ps == 0 ? UINT64_MAX : (*second)->time_ps;
+
+	if ((*first)->is_winner != (*second)->is_winner)
+		return (*second)->is_winner - (*first)->is_winner;
+	if (one != other)
+		return one < other ? -1 : 1;
+	/* They are elements of one array. */
+	return (*first > *second) - (*first < *second);
+}
+
+static void add_row(struct table *table, const struct flytune_trial *trial)
+{
+	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], note[TABLE_CELL_SIZE];
+
+	describe(trial, note, sizeof note);
+	table_add(table, "%s", format_config(trial->knob, trial->knob_count, text));
+	table_add(table, "%s", trial->status);
+	table_add(table, "%s", format_spread(trial->time_ps, trial->ci_ps, time));
+	table_count(table, trial->rounds);
+	table_count(table, trial->registers);
+	table_count(table, trial->spills);
+	table_add(table, "%.12s", trial->code);
+	table_add(table, "%s", note);
+}
+
+static enum ctl_exit print_table(const flytune_problem *problem, const flytune_trial_list *list)
 {
 	static const char *const head[] = {
 	        "CONFIG", "STATUS", ">TIME", ">ROUNDS", ">REGISTERS", ">SPILLS", "CODE", "NOTE"};
+	size_t count = flytune_trial_list_count(list);
+	struct flytune_trial *trial = calloc(count + 1, sizeof *trial);
+	const struct flytune_trial **order = calloc(count + 1, sizeof(const struct flytune_trial *));
 	struct flytune_trials_info info;
-	struct flytune_trial trial;
 	struct table table;
-	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], note[TABLE_CELL_SIZE];
+	char text[FORMAT_LONG_SIZE];
 
+	if (trial == NULL || order == NULL) {
+		free(trial);
+		free(order);
+		fputs("flytunectl: out of memory\n", stderr);
+		return CTL_FAILED;
+	}
+	for (size_t i = 0; i < count; i++) {
+		flytune_trial_init(&trial[i]);
+		flytune_trial_list_get(list, i, &trial[i]);
+		order[i] = &trial[i];
+	}
+	qsort(order, count, sizeof(const struct flytune_trial *), compare);
 	flytune_trials_info_init(&info);
 	flytune_trial_list_info(list, &info);
 	printf("%s %s on %s: %zu trials, %" PRIu64 " rounds%s\n", flytune_problem_kernel(problem),
-	        format_problem(problem, text), info.device, flytune_trial_list_count(list), info.rounds,
+	        format_problem(problem, text), info.device, count, info.rounds,
 	        info.rounds > 0 && !info.conclusive ? ", not settled" : "");
 	if (info.method[0] != '\0')
 		printf("%s\n", info.method);
-	table_init(&table, head, sizeof head / sizeof *head);
-	flytune_trial_init(&trial);
-	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++) {
-		describe(&trial, note, sizeof note);
-		table_add(&table, "%s", format_config(trial.knob, trial.knob_count, text));
-		table_add(&table, "%s", trial.status);
-		table_add(&table, "%s", format_spread(trial.time_ps, trial.ci_ps, time));
-		table_add(&table, "%s%" PRIu64, "", trial.rounds);
-		if (trial.registers != 0 || trial.spills != 0) {
-			table_add(&table, "%" PRIu64, trial.registers);
-			table_add(&table, "%" PRIu64, trial.spills);
-		} else {
-			table_add(&table, "%s", "");
-			table_add(&table, "%s", "");
-		}
-		table_add(&table, "%.12s", trial.code);
-		table_add(&table, "%s", note);
-	}
+	table_init(&table, head, sizeof head / sizeof head[0]);
+	for (size_t i = 0; i < count; i++)
+		add_row(&table, order[i]);
 	table_print(&table);
+	free(trial);
+	free(order);
+	return CTL_DONE;
 }
 
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
@@ -88,7 +121,6 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	struct problems problems;
 	flytune_trial_list *list;
 	struct flytune_error error;
-	int failed = 0;
 	enum ctl_exit status = problems_read(ctl, &command_trials, count, words, &own, false, &problems);
 
 	if (status != CTL_DONE)
@@ -98,14 +130,14 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		return ctl_fail(ctl, &error);
 	}
 	if (ctl->json)
-		failed = print_json(problems.problem[0], list);
+		status = print_json(problems.problem[0], list) != 0 ? CTL_FAILED : CTL_DONE;
 	else if (flytune_trial_list_count(list) == 0)
 		puts("no trial: the problem has not been tuned");
 	else
-		print_table(problems.problem[0], list);
+		status = print_table(problems.problem[0], list);
 	flytune_trial_list_free(list);
 	problems_free(&problems);
-	return failed != 0 ? CTL_FAILED : CTL_DONE;
+	return status;
 }
 
 static void explain(void)

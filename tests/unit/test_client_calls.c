@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -883,6 +885,35 @@ static void a_child_makes_a_connection_of_its_own(void **state)
 	flytune_close(client);
 }
 
+static void a_child_that_no_handler_knows_of_makes_its_own_as_well(void **state)
+{
+	flytune_client *client;
+	struct flytune_answer answer;
+	pid_t child;
+
+	(void)state;
+#ifdef __SANITIZE_THREAD__
+	skip(); /* it has to see a fork to follow it */
+#endif
+	fake_listen(&fake);
+	client = open_client(PATIENT_MS);
+	assert_int_equal(look_up(client, 1, &answer, NULL), FLYTUNE_OK);
+	child = (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
+	assert_true(child >= 0);
+	if (child == 0) {
+		int wrong = look_up(client, 1000, &answer, NULL) != FLYTUNE_OK || answer.flags != 0 ||
+		        flytune_answer_get(&answer, "M", -2) != 1000;
+
+		flytune_close(client);
+		end_child(wrong);
+	}
+	await_child(child);
+	assert_int_equal(look_up(client, 2, &answer, NULL), FLYTUNE_OK);
+	assert_served(&answer, 2);
+	assert_int_equal(atomic_load(&fake.accepted), 2);
+	flytune_close(client);
+}
+
 struct asker {
 	flytune_client *client;
 	pthread_t thread;
@@ -1335,6 +1366,7 @@ int main(void)
 	        ROW(every_descriptor_is_closed),
 	        ROW(descriptors_are_close_on_exec_and_none_of_the_standard_ones),
 	        ROW(a_child_makes_a_connection_of_its_own),
+	        ROW(a_child_that_no_handler_knows_of_makes_its_own_as_well),
 	        ROW(threads_get_their_own_answers_over_a_bounded_pool),
 	        ROW(a_fork_while_threads_ask_leaves_both_sides_whole),
 	        ROW(a_slow_call_does_not_hold_the_others_up),
