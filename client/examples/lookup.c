@@ -1,6 +1,6 @@
 /* Asks for the configs of a model's shapes, as an inference engine does when it loads one.
  *
- *	cc lookup.c $(pkg-config --cflags --libs flytune-client) -o lookup && ./lookup 4096 8192
+ * 	cc lookup.c $(pkg-config --cflags --libs flytune-client) -o lookup && ./lookup 4096 8192
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Has one problem swept, shows how it goes, and prints the winner.
  *
- *	cc tune.c $(pkg-config --cflags --libs flytune-client) -o tune && ./tune 64 4096
+ * 	cc tune.c $(pkg-config --cflags --libs flytune-client) -o tune && ./tune 64 4096
  */
 #include <inttypes.h>
 #include <stdio.h>

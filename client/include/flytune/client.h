@@ -2,51 +2,51 @@
  *
  * In short:
  *
- *	struct flytune_error error;
- *	flytune_client *client = flytune_open(NULL, &error);
- *	struct flytune_rmsnorm shape;
- *	flytune_rmsnorm_init(&shape);
- *	shape.m = 64;
- *	shape.n = 4096;
- *	shape.dtype = "bf16";
- *	flytune_problem *problem = flytune_problem_rmsnorm(&shape, &error);
- *	struct flytune_answer answer;
- *	flytune_answer_init(&answer);
- *	if (flytune_lookup(client, problem, NULL, &answer, &error) == FLYTUNE_OK)
- *		threads = flytune_answer_get(&answer, "BLOCK_THREADS", 256);
- *	flytune_problem_free(problem);
- *	flytune_close(client);
+ * 	struct flytune_error error;
+ * 	flytune_client *client = flytune_open(NULL, &error);
+ * 	struct flytune_rmsnorm shape;
+ * 	flytune_rmsnorm_init(&shape);
+ * 	shape.m = 64;
+ * 	shape.n = 4096;
+ * 	shape.dtype = "bf16";
+ * 	flytune_problem *problem = flytune_problem_rmsnorm(&shape, &error);
+ * 	struct flytune_answer answer;
+ * 	flytune_answer_init(&answer);
+ * 	if (flytune_lookup(client, problem, NULL, &answer, &error) == FLYTUNE_OK)
+ * 		threads = flytune_answer_get(&answer, "BLOCK_THREADS", 256);
+ * 	flytune_problem_free(problem);
+ * 	flytune_close(client);
  *
  * Glossary. A *problem* is what you have, as named fields of a kernel's schema (m, n, dtype, …). A *config*
- *is a list of named integers, the *knobs*. A *sweep* times the configs of one problem; a *job* is a request
- *for one. *Away* means: the daemon cannot be reached, does not answer in time, or cannot serve.
+ * is a list of named integers, the *knobs*. A *sweep* times the configs of one problem; a *job* is a request
+ * for one. *Away* means: the daemon cannot be reached, does not answer in time, or cannot serve.
  *
  * What the library promises to the program that it lives in:
  *  - A lookup never waits for a search (but see FLYTUNE_AUTOTUNE below), and no call waits past its deadline.
  *  - While the daemon is away a lookup still succeeds: with what this client already knows, else with the
- *analytic default, by the same rule that the daemon uses; the answer is marked. A daemon that is away is
- *tried again after a pause that grows from 0.1 s to 5 s, by one caller at a time; meanwhile lookups cost no
- *wait.
+ * analytic default, by the same rule that the daemon uses; the answer is marked. A daemon that is away is
+ * tried again after a pause that grows from 0.1 s to 5 s, by one caller at a time; meanwhile lookups cost no
+ * wait.
  *  - It starts no threads and no processes, touches no signal and no global setting, never prints, never ends
- *the process, raises no SIGPIPE. Descriptors are close-on-exec and above 2.
+ * the process, raises no SIGPIPE. Descriptors are close-on-exec and above 2.
  *  - The environment is read in flytune_open and nowhere else.
  *  - Threads: every function may be called by several threads at once, also on one client or problem, except
- *that nothing may be in use while it is closed or freed.
+ * that nothing may be in use while it is closed or freed.
  *  - fork: a client goes on working in a child, which makes connections of its own and leaves the parent's
- *alone.
+ * alone.
  *  - Structures that you allocate begin with their size (set by the _init functions), so that they can grow
  *    without breaking programs that are built already. Those without a size never change.
  *
  * Environment, read once by flytune_open:
  *  - FLYTUNE_SOCKET: the daemon's socket, if options.socket is NULL. Else /run/flytuned/flytuned.sock.
  *  - FLYTUNE_GENERATION: a token "UUID:COUNTER", if options.generation is NULL. Every lookup then gets the
- *answer of that moment, so that all processes of a run agree, or fails with FLYTUNE_E_GENERATION; it never
- *falls back.
+ * answer of that moment, so that all processes of a run agree, or fails with FLYTUNE_E_GENERATION; it never
+ * falls back.
  *  - FLYTUNE_AUTOTUNE=1: a lookup first runs the full sweep, once a problem and client, and waits for it up
- *to options.autotune_timeout_ms. FLYTUNE_AUTOTUNE=0: analytic defaults only, and the daemon is never asked.
+ * to options.autotune_timeout_ms. FLYTUNE_AUTOTUNE=0: analytic defaults only, and the daemon is never asked.
  *
  * A config is known to be best for flytune's own device code. For another kernel of the same structure it is
- *a good first guess.
+ * a good first guess.
  */
 #ifndef FLYTUNE_CLIENT_H
 #define FLYTUNE_CLIENT_H
