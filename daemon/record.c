@@ -207,21 +207,76 @@ void record_write_problem(struct ft_writer *writer, const struct ft_problem *pro
 	}
 }
 
+/* Lookups spend their time here: what nearly every value is, short, is read without a call. What was written
+ * by us and has a sound checksum needs no check for NULs. */
+static inline bool take_text(struct ft_cursor *cursor, char *text, size_t size)
+{
+	size_t length;
+
+	if (cursor->at == cursor->end || (*cursor->at & 0xe0) != 0xa0)
+		return ft_read_text_into(cursor, text, size);
+	length = *cursor->at & 0x1f;
+	if (length >= size || length >= (size_t)(cursor->end - cursor->at))
+		return false;
+	memcpy(text, cursor->at + 1, length);
+	text[length] = '\0';
+	cursor->at += 1 + length;
+	return true;
+}
+
+static inline bool take_int(struct ft_cursor *cursor, int64_t *value)
+{
+	if (cursor->at == cursor->end || *cursor->at > 0x7f)
+		return ft_read_int(cursor, value);
+	*value = *cursor->at++;
+	return true;
+}
+
+static inline bool take_uint(struct ft_cursor *cursor, uint64_t *value)
+{
+	const uint8_t *at = cursor->at;
+	size_t left = (size_t)(cursor->end - at);
+
+	if (left > 0 && *at <= 0x7f) {
+		*value = *at;
+		cursor->at++;
+	} else if (left >= 5 && *at == 0xce) {
+		*value = record_get_u32(at + 1);
+		cursor->at += 5;
+	} else if (left >= 9 && *at == 0xcf) {
+		*value = record_get_u64(at + 1);
+		cursor->at += 9;
+	} else {
+		return ft_read_uint(cursor, value);
+	}
+	return true;
+}
+
+static inline bool take_array(struct ft_cursor *cursor, uint32_t *elements)
+{
+	if (cursor->at == cursor->end || (*cursor->at & 0xf0) != 0x90)
+		return ft_read_array(cursor, elements);
+	*elements = *cursor->at++ & 0x0f;
+	return true;
+}
+
 static bool read_problem(struct ft_cursor *cursor, struct ft_problem *problem)
 {
 	uint32_t elements;
 
-	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_FIELDS_MAX)
+	if (!take_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_FIELDS_MAX)
 		return false;
 	problem->count = elements / 2;
 	for (uint32_t i = 0; i < problem->count; i++) {
 		struct ft_field *field = &problem->field[i];
 
-		if (!ft_read_text_into(cursor, field->name, sizeof(field->name)))
+		if (!take_text(cursor, field->name, sizeof(field->name)) || cursor->at == cursor->end)
 			return false;
-		field->is_text = ft_peek(cursor) == FT_KIND_TEXT;
-		if (field->is_text ? !ft_read_text_into(cursor, field->text, sizeof(field->text))
-		                   : !ft_read_int(cursor, &field->number))
+		field->is_text = (*cursor->at & 0xe0) == 0xa0;
+		field->number = 0;
+		field->text[0] = '\0';
+		if (field->is_text ? !take_text(cursor, field->text, sizeof(field->text))
+		                   : !take_int(cursor, &field->number))
 			return false;
 	}
 	return true;
@@ -240,14 +295,13 @@ static bool read_config(struct ft_cursor *cursor, struct ft_config *config)
 {
 	uint32_t elements;
 
-	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
+	if (!take_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
 		return false;
 	config->count = elements / 2;
 	for (uint32_t i = 0; i < config->count; i++) {
 		struct ft_knob_value *knob = &config->knob[i];
 
-		if (!ft_read_text_into(cursor, knob->name, sizeof(knob->name)) ||
-		        !ft_read_int(cursor, &knob->value))
+		if (!take_text(cursor, knob->name, sizeof(knob->name)) || !take_int(cursor, &knob->value))
 			return false;
 	}
 	return true;
@@ -258,7 +312,7 @@ static bool read_u32(struct ft_cursor *cursor, uint32_t *value)
 	struct ft_cursor before = *cursor;
 	uint64_t wide;
 
-	if (!ft_read_uint(cursor, &wide) || wide > UINT32_MAX) {
+	if (!take_uint(cursor, &wide) || wide > UINT32_MAX) {
 		*cursor = before;
 		return false;
 	}
@@ -286,12 +340,12 @@ static bool read_pin(struct ft_cursor *cursor, struct store_pin *pin)
 {
 	uint32_t elements;
 
-	if (ft_read_nil(cursor))
+	pin->set = !ft_read_nil(cursor);
+	if (!pin->set)
 		return true;
-	pin->set = true;
-	return ft_read_array(cursor, &elements) && elements == PIN_ELEMENTS &&
+	return take_array(cursor, &elements) && elements == PIN_ELEMENTS &&
 	        read_config(cursor, &pin->config) && read_u32(cursor, &pin->user) &&
-	        ft_read_uint(cursor, &pin->at_ns);
+	        take_uint(cursor, &pin->at_ns);
 }
 
 void record_write_winner(struct ft_writer *writer, const struct store_winner *winner)
@@ -316,15 +370,15 @@ static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
 {
 	uint32_t elements;
 
-	if (ft_read_nil(cursor))
+	winner->set = !ft_read_nil(cursor);
+	if (!winner->set)
 		return true;
-	winner->set = true;
-	return ft_read_array(cursor, &elements) && elements == WINNER_ELEMENTS &&
+	return take_array(cursor, &elements) && elements == WINNER_ELEMENTS &&
 	        read_config(cursor, &winner->config) && read_u32(cursor, &winner->identity) &&
-	        read_u32(cursor, &winner->rule_revision) && ft_read_uint(cursor, &winner->space_hash) &&
-	        ft_read_uint(cursor, &winner->time_ps) && ft_read_uint(cursor, &winner->default_time_ps) &&
-	        ft_read_uint(cursor, &winner->tuned_at_ns) && ft_read_bool(cursor, &winner->conclusive) &&
-	        ft_read_uint(cursor, &winner->job);
+	        read_u32(cursor, &winner->rule_revision) && take_uint(cursor, &winner->space_hash) &&
+	        take_uint(cursor, &winner->time_ps) && take_uint(cursor, &winner->default_time_ps) &&
+	        take_uint(cursor, &winner->tuned_at_ns) && ft_read_bool(cursor, &winner->conclusive) &&
+	        take_uint(cursor, &winner->job);
 }
 
 void record_write_import(struct ft_writer *writer, const struct store_import *import)
@@ -346,15 +400,15 @@ static bool read_import(struct ft_cursor *cursor, struct store_import *import)
 {
 	uint32_t elements;
 
-	if (ft_read_nil(cursor))
+	import->set = !ft_read_nil(cursor);
+	if (!import->set)
 		return true;
-	import->set = true;
-	return ft_read_array(cursor, &elements) && elements == IMPORT_ELEMENTS &&
+	return take_array(cursor, &elements) && elements == IMPORT_ELEMENTS &&
 	        read_config(cursor, &import->config) &&
 	        ft_read_text_into(cursor, import->origin, sizeof(import->origin)) &&
 	        ft_read_text_into(cursor, import->identity, sizeof(import->identity)) &&
-	        ft_read_uint(cursor, &import->time_ps) && ft_read_uint(cursor, &import->default_time_ps) &&
-	        ft_read_uint(cursor, &import->at_ns);
+	        take_uint(cursor, &import->time_ps) && take_uint(cursor, &import->default_time_ps) &&
+	        take_uint(cursor, &import->at_ns);
 }
 
 void record_write_answer(struct ft_writer *writer, const struct record_answer *answer)
@@ -390,9 +444,8 @@ bool record_read_answer(struct ft_view body, struct store_answer *answer)
 	struct ft_cursor cursor = ft_cursor_of(body.data, body.length);
 	uint32_t elements;
 
-	memset(answer, 0, sizeof(*answer));
-	return ft_read_array(&cursor, &elements) && elements == ANSWER_ELEMENTS &&
-	        ft_read_uint(&cursor, &answer->generation) && read_problem(&cursor, &answer->problem) &&
+	return take_array(&cursor, &elements) && elements == ANSWER_ELEMENTS &&
+	        take_uint(&cursor, &answer->generation) && read_problem(&cursor, &answer->problem) &&
 	        read_pin(&cursor, &answer->pin) && read_winner(&cursor, &answer->winner) &&
 	        read_import(&cursor, &answer->import);
 }

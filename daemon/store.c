@@ -684,7 +684,7 @@ static void on_report(uv_async_t *async)
 
 	report_lines(store, lines);
 	/* Reads see what is reported before anybody hears of it. While that cannot be, they fail anyway. */
-	if (finished != NULL && !uv_is_closing((uv_handle_t *)async) && store->env != NULL)
+	if (finished != NULL)
 		store_refresh(store, NULL);
 	report_batches(store, finished);
 	if (!stopped || !store->thread_runs)
