@@ -48,6 +48,7 @@ static const struct {
 static int check_file_system(struct directory *directory, struct ft_error *error)
 {
 	struct statfs info;
+	struct stat mode;
 
 	if (fstatfs(directory->fd, &info) != 0)
 		return ft_fail_errno(error, errno,
@@ -60,6 +61,7 @@ static int check_file_system(struct directory *directory, struct ft_error *error
 			        directory->path, refused[i].name);
 	}
 	directory->overlay = (uint32_t)info.f_type == OVERLAYFS_SUPER_MAGIC;
+	directory->exposed = fstat(directory->fd, &mode) == 0 && (mode.st_mode & (S_IWGRP | S_IWOTH)) != 0;
 	return 0;
 }
 
@@ -235,10 +237,18 @@ void directory_mark_signal(const struct directory *directory, int signal)
 		return; /* nothing else can be done from a signal handler */
 }
 
+void directory_doubt(struct directory *directory)
+{
+	enum { NO_SIGNAL = 99 };
+
+	if (!atomic_exchange(&directory->doubt, true))
+		directory_mark_signal(directory, NO_SIGNAL);
+}
+
 void directory_close(struct directory *directory, bool clean)
 {
 	if (directory->open >= 0) {
-		if (clean)
+		if (clean && !atomic_load(&directory->doubt))
 			unlinkat(directory->fd, OPEN_NAME, 0);
 		close(directory->open);
 	}

@@ -9,6 +9,7 @@
 #define FLYTUNE_DAEMON_DIRECTORY_H
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,6 +29,9 @@ struct directory {
 	uint32_t unclean; /* runs before this one that did not end in peace, in a row */
 	int signal;       /* that killed the last one, if it could still say so */
 	bool overlay;     /* the file system forgets with its container */
+	bool exposed;     /* others than its owner may write to it */
+
+	atomic_bool doubt; /* an error says that the store must be checked at the next start */
 };
 
 /* Makes the directory if it is missing, and takes the lock. Refuses network file systems. */
@@ -40,6 +44,8 @@ int directory_initialise(struct directory *directory, uint32_t format, struct ft
 int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft_error *error);
 /* Async-signal-safe. */
 void directory_mark_signal(const struct directory *directory, int signal);
+/* Has the store checked at the next start, however this run ends. From any thread. */
+void directory_doubt(struct directory *directory);
 void directory_close(struct directory *directory, bool clean);
 
 #endif

@@ -102,7 +102,7 @@ static uint64_t free_bytes(const struct directory *directory)
 	return (uint64_t)info.f_bavail * info.f_frsize;
 }
 
-enum fault store_fault(const struct directory *directory, int code, struct ft_error *error)
+enum fault store_fault(struct directory *directory, int code, struct ft_error *error)
 {
 	/* LMDB turns a page that could be written only in part into EIO, also when the disk is full. */
 	enum { NEARLY_FULL = 256 * 1024 };
@@ -140,6 +140,12 @@ enum fault store_fault(const struct directory *directory, int code, struct ft_er
 	case ENOMEM:
 		ft_fail(error, FT_E_MEMORY, "there is not enough memory for the store");
 		return FAULT_BATCH;
+	case MDB_CORRUPTED:
+	case MDB_PAGE_NOTFOUND:
+	case MDB_INVALID:
+	case MDB_PANIC:
+		directory_doubt(directory);
+		break;
 	default:
 		break;
 	}
@@ -166,7 +172,7 @@ static int fill_lock_file(const char *path)
 	return rc;
 }
 
-int store_environment_open(MDB_env **env, MDB_dbi *dbi, const struct directory *directory, const char *path,
+int store_environment_open(MDB_env **env, MDB_dbi *dbi, struct directory *directory, const char *path,
         uint64_t map_bytes, bool *cleared, struct ft_error *error)
 {
 	MDB_env *made = NULL;
@@ -709,6 +715,9 @@ static int open_parts(struct store *store, struct ft_error *error)
 	char reason[256] = "";
 	bool cleared;
 
+	if (directory->exposed)
+		store_log(store, 4, "the state directory %s can be written by others than its owner",
+		        directory->path);
 	if (directory->overlay)
 		store_log(store, 4,
 		        "the state directory %s is on an overlay file system: what is kept there goes with "

@@ -146,13 +146,14 @@ enum fault {
 	FAULT_ROOM,        /* disk or map full, or read-only: later batches are tried anew */
 	FAULT_ENVIRONMENT, /* it must be closed and opened again */
 };
-/* Says what `code` (of LMDB, or an errno) means, and fills `error` in words that help. */
-enum fault store_fault(const struct directory *directory, int code, struct ft_error *error);
+/* Says what `code` (of LMDB, or an errno) means, and fills `error` in words that help. What hints at damage
+ * has the store checked at the next start. */
+enum fault store_fault(struct directory *directory, int code, struct ft_error *error);
 
 /* ---- shared ---- */
 
 /* `path` is the directory itself or one in it. */
-int store_environment_open(MDB_env **env, MDB_dbi *dbi, const struct directory *directory, const char *path,
+int store_environment_open(MDB_env **env, MDB_dbi *dbi, struct directory *directory, const char *path,
         uint64_t map_bytes, bool *cleared, struct ft_error *error);
 /* Of the loop thread, or of the writer, which leaves it to the loop thread. */
 void store_log(struct store *store, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
