@@ -19,7 +19,7 @@
 #include "client/include/flytune/client.h"
 #include "fake_daemon.h"
 
-enum { SHORT_MS = 50, PATIENT_MS = 30000 };
+enum { SHORT_MS = 50, WAIT_MS = 500, PATIENT_MS = 30000 };
 
 static struct fake fake;
 
@@ -441,7 +441,7 @@ static void assert_one_time_out(fake_hook hook)
 	assert_true(took >= 200 * CLOCK_MS && took < 2000 * CLOCK_MS);
 	began = clock_now();
 	assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
-	assert_true(clock_now() - began < 50 * CLOCK_MS);
+	assert_true(clock_now() - began < 150 * CLOCK_MS);
 	assert_alone(&answer);
 	flytune_close(client);
 }
@@ -467,9 +467,9 @@ static void lookups_do_not_wait_for_a_daemon_that_stays_silent(void **state)
 	(void)state;
 	fake.hook = be_silent_at_once;
 	fake_listen(&fake);
-	client = open_client(300);
+	client = open_client(1000);
 	assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
-	end = clock_after(1500);
+	end = clock_after(2500);
 	while ((began = clock_now()) < end) {
 		assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
 		assert_alone(&answer);
@@ -478,7 +478,7 @@ static void lookups_do_not_wait_for_a_daemon_that_stays_silent(void **state)
 		poll(NULL, 0, 1);
 	}
 	/* The 20 ms that a probe is granted, and what a busy machine adds. */
-	assert_true(longest < 250 * CLOCK_MS);
+	assert_true(longest < 500 * CLOCK_MS);
 	assert_true(atomic_load(&fake.accepted) < 10);
 	flytune_close(client);
 }
@@ -1244,14 +1244,14 @@ static void a_wait_ends_when_its_time_is_over_or_its_callback_says_so(void **sta
 	fake_listen(&fake);
 	client = open_client(PATIENT_MS);
 	assert_int_equal(
-	        flytune_wait(client, 42, 10 * SHORT_MS, NULL, NULL, NULL, NULL, &error), FLYTUNE_E_TIMEOUT);
+	        flytune_wait(client, 42, WAIT_MS, NULL, NULL, NULL, NULL, &error), FLYTUNE_E_TIMEOUT);
 	assert_int_equal(flytune_wait(client, 42, FLYTUNE_FOREVER, see, &seen, NULL, NULL, &error),
 	        FLYTUNE_E_CANCELLED);
 	seen = (struct seen){.stop_after = 1};
 	assert_int_equal(flytune_watch(client, 0, FLYTUNE_FOREVER, see, &seen, &error), FLYTUNE_OK);
 	assert_int_equal(seen.watching, 1);
 	assert_int_equal(
-	        flytune_watch(client, 0, 10 * SHORT_MS, see, &(struct seen){0}, &error), FLYTUNE_E_TIMEOUT);
+	        flytune_watch(client, 0, WAIT_MS, see, &(struct seen){0}, &error), FLYTUNE_E_TIMEOUT);
 	/* That a wait ran out says nothing of the daemon. */
 	assert_int_equal(flytune_ping(client, &error), FLYTUNE_OK);
 	flytune_close(client);
