@@ -1,0 +1,353 @@
+/* The CPU backend from inside: kernels that are wrong in one way each must not pass, and sweeps end well. */
+#include "tests/unit/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/runner/sweep.h"
+
+/* The kernels are its own business, so a wrong one is put in from inside. */
+#include "kernels/runner/backend_cpu.c"
+
+static struct ft_problem problem_of(int64_t m, int64_t n, const char *dtype, int64_t stride)
+{
+	struct ft_problem given = {0};
+	struct ft_problem whole;
+	struct ft_error error = {0};
+	ft_problem_set_number(&given, "m", m, NULL);
+	ft_problem_set_number(&given, "n", n, NULL);
+	ft_problem_set_text(&given, "dtype", dtype, NULL);
+	if (stride)
+		ft_problem_set_number(&given, "row_stride", stride, NULL);
+	if (ft_problem_admit(&ft_kernel_rmsnorm, ft_kernel_rmsnorm.schema("cpu"), &given, &whole, &error) < 0)
+		fail_msg("%s", error.message);
+	return whole;
+}
+
+static struct ft_config config_of(int64_t threads, int64_t stream, int64_t split)
+{
+	struct ft_config config = {0};
+	ft_config_set(&config, "threads", threads, NULL);
+	ft_config_set(&config, "rows", 1, NULL);
+	ft_config_set(&config, "unroll", 2, NULL);
+	ft_config_set(&config, "stream", stream, NULL);
+	ft_config_set(&config, "prefetch", 1, NULL);
+	ft_config_set(&config, "split", split, NULL);
+	return config;
+}
+
+/* ---- kernels that are wrong ---- */
+
+static ft_rmsnorm_cpu_scale *right_scale;
+static size_t calls;
+
+/* One element of one row, by a little more than it may. */
+static void wrong_in_one_element(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	right_scale(in, out, weight, n, scale, next_in);
+	if (++calls == 6) /* the fifth row is zero */
+		((float *)out)[n - 1] *= 1.00001F;
+}
+
+static void leaves_one_element_out(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	right_scale(in, out, weight, n - 1, scale, next_in);
+}
+
+static void writes_past_the_row(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	right_scale(in, out, weight, n, scale, next_in);
+	((float *)out)[n] = 0;
+}
+
+static void writes_before_the_row(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	right_scale(in, out, weight, n, scale, next_in);
+	((float *)out)[-1] = 0;
+}
+
+static void changes_its_input(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	right_scale(in, out, weight, n, scale, next_in);
+	if (in != out)
+		((float *)(uintptr_t)in)[0] = 1;
+}
+
+static void changes_its_weight(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	right_scale(in, out, weight, n, scale, next_in);
+	if (++calls == 9)
+		((float *)(uintptr_t)weight)[0] += 1;
+}
+
+/* Right unless input and output are one. */
+static void reads_after_writing(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	((float *)out)[n - 1] = 0;
+	right_scale(in, out, weight, n, scale, next_in);
+}
+
+static struct ft_backend *open_backend(void)
+{
+	struct ft_backend *backend = ft_backend_cpu_new();
+	struct ft_error error = {0};
+	assert_non_null(backend);
+	if (backend->open(backend, &error) < 0)
+		fail_msg("%s", error.message);
+	return backend;
+}
+
+static void close_backend(struct ft_backend *backend)
+{
+	backend->close(backend);
+	ft_backend_cpu_free(backend);
+}
+
+static void prepare(struct ft_backend *backend, const struct ft_problem *problem,
+        const struct ft_config *config, size_t count, uint64_t memory_cap)
+{
+	struct ft_error error = {0};
+	struct ft_backend_sweep sweep = {.kernel = &ft_kernel_rmsnorm,
+	        .problem = problem,
+	        .seed = 11,
+	        .memory_cap = memory_cap,
+	        .count = count,
+	        .config = config};
+	if (backend->prepare(backend, &sweep, &error) < 0)
+		fail_msg("%s", error.message);
+}
+
+static int verify_with(ft_rmsnorm_cpu_scale *scale, int64_t stride, char message[320])
+{
+	struct ft_backend *backend = open_backend();
+	struct cpu *cpu = self_of(backend);
+	struct ft_rmsnorm_cpu_rows broken = *cpu->set;
+	struct ft_problem problem = problem_of(12, 100, "f32", stride);
+	struct ft_config config = config_of(1, 0, 0);
+	struct ft_error error = {0};
+	double largest = 0;
+	right_scale = cpu->set->scale[FT_RMSNORM_F32][0][0];
+	calls = 0;
+	if (scale)
+		broken.scale[FT_RMSNORM_F32][0][0] = scale;
+	cpu->set = &broken;
+	prepare(backend, &problem, &config, 1, 0);
+	int result = backend->verify(backend, 0, &largest, &error);
+	snprintf(message, 320, "%s", error.message);
+	backend->finish(backend);
+	close_backend(backend);
+	return result;
+}
+
+static void a_right_kernel_passes_and_every_kind_of_wrong_one_does_not(void **state)
+{
+	static const struct {
+		ft_rmsnorm_cpu_scale *scale;
+		int64_t stride;
+		const char *says;
+	} wrong[] = {
+	        {wrong_in_one_element, 0, ""},
+	        {leaves_one_element_out, 0, ""},
+	        {writes_past_the_row, 120, "between"},
+	        {writes_past_the_row, 101, "between"},
+	        {writes_before_the_row, 120, ""},
+	        {changes_its_input, 0, ""},
+	        {changes_its_weight, 0, ""},
+	        {reads_after_writing, 0, "in place"},
+	};
+	char message[320];
+	(void)state;
+	if (verify_with(NULL, 0, message) != 0 || verify_with(NULL, 120, message) != 0)
+		fail_msg("the right kernel: %s", message);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		if (verify_with(wrong[i].scale, wrong[i].stride, message) != 1 ||
+		        !strstr(message, wrong[i].says))
+			fail_msg("wrong kernel %zu: \"%s\"", i, message);
+	}
+}
+
+static void plans_that_come_to_the_same_have_one_hash(void **state)
+{
+	struct ft_backend *backend = open_backend();
+	struct ft_problem one_row = problem_of(1, 100, "bf16", 0);
+	struct ft_config config[3] = {config_of(1, 0, 0), config_of(0, 0, 0), config_of(1, 1, 0)};
+	struct ft_built built[3];
+	(void)state;
+	prepare(backend, &one_row, config, 3, 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(backend->build_start(backend, i, NULL), 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(backend->build_wait(backend, &built[i], NULL), 1);
+	struct ft_built none;
+	assert_int_equal(backend->build_wait(backend, &none, NULL), 0);
+	assert_string_equal(built[0].code, built[1].code);
+	if (self_of(backend)->set->streams)
+		assert_string_not_equal(built[0].code, built[2].code);
+	assert_int_equal(strlen(built[0].code), FT_HASH_SIZE - 1);
+	backend->finish(backend);
+	close_backend(backend);
+}
+
+static void a_sample_is_the_time_of_one_launch(void **state)
+{
+	struct ft_backend *backend = open_backend();
+	struct ft_problem problem = problem_of(64, 1024, "f16", 0);
+	struct ft_config config = config_of(1, 0, 0);
+	struct ft_built built;
+	uint64_t sample = 0;
+	(void)state;
+	prepare(backend, &problem, &config, 1, (uint64_t)16 << 20);
+	assert_int_equal(backend->build_start(backend, 0, NULL), 0);
+	assert_int_equal(backend->build_wait(backend, &built, NULL), 1);
+	assert_int_equal(backend->warm(backend, NULL), 0);
+	assert_int_equal(backend->measure(backend, 0, &sample, NULL), 0);
+	/* 256 KiB there and back: more than a microsecond, less than a second, on anything. */
+	assert_true(sample > 1000000 && sample < UINT64_C(1000000000000));
+	assert_non_null(strstr(backend->method, "MiB"));
+	assert_true(strlen(backend->method) < FT_REASON_SIZE - 1);
+	backend->finish(backend);
+	close_backend(backend);
+}
+
+static void memory_that_does_not_suffice_is_said_before_anything_is_touched(void **state)
+{
+	struct ft_backend *backend = open_backend();
+	struct ft_problem problem = problem_of(1024, 4096, "f32", 0);
+	struct ft_problem huge = problem_of((int64_t)1 << 22, 1 << 20, "f32", 0);
+	struct ft_config config = config_of(1, 0, 0);
+	struct ft_backend_sweep sweep = {.kernel = &ft_kernel_rmsnorm,
+	        .problem = &problem,
+	        .memory_cap = 1 << 20,
+	        .count = 1,
+	        .config = &config};
+	struct ft_error error = {0};
+	(void)state;
+	assert_int_equal(backend->prepare(backend, &sweep, &error), -1);
+	assert_string_equal(error.code, FT_E_UNAVAILABLE);
+	backend->finish(backend);
+	sweep.problem = &huge;
+	sweep.memory_cap = 0;
+	assert_int_equal(backend->prepare(backend, &sweep, &error), -1);
+	assert_string_equal(error.code, FT_E_UNAVAILABLE);
+	backend->finish(backend);
+	/* Room for one pair: it serves to verify and to time. */
+	sweep.problem = &problem;
+	sweep.memory_cap = (uint64_t)40 << 20;
+	assert_int_equal(backend->prepare(backend, &sweep, &error), 0);
+	assert_true(self_of(backend)->shared);
+	double largest;
+	assert_int_equal(backend->verify(backend, 0, &largest, &error), 0);
+	backend->finish(backend);
+	close_backend(backend);
+}
+
+static void the_device_is_told_without_what_changes_from_boot_to_boot(void **state)
+{
+	struct ft_backend *backend = open_backend();
+	struct ft_backend *again = open_backend();
+	const struct ft_runner_device *shown = &backend->device[0].shown;
+	char source[FT_HASH_SIZE];
+	(void)state;
+	assert_string_equal(shown->id, "cpu:0");
+	assert_true(shown->units >= 1 && shown->memory > 0 && shown->cache > 0);
+	assert_string_equal(shown->identity, again->device[0].shown.identity);
+	assert_string_equal(backend->identity, again->identity);
+	assert_null(strstr(shown->identity, "MHz"));
+	backend->source(backend, "rmsnorm", source);
+	assert_int_equal(strlen(source), FT_HASH_SIZE - 1);
+	assert_string_equal(backend->files[0][0] == '/' ? "/" : backend->files[0], "/");
+	close_backend(backend);
+	close_backend(again);
+}
+
+/* ---- whole sweeps ---- */
+
+static void hear(void *context, const struct ft_runner_event *event)
+{
+	(void)event;
+	++*(size_t *)context;
+}
+
+static bool never(void *context)
+{
+	(void)context;
+	return false;
+}
+
+static void begins(void *context, size_t trial)
+{
+	(void)context;
+	(void)trial;
+}
+
+static void ends(void *context)
+{
+	(void)context;
+}
+
+static void a_sweep_of_every_type_ends_with_a_winner(void **state)
+{
+	static const char *const dtypes[] = {"f32", "f16", "bf16"};
+	struct ft_space *space = calloc(1, sizeof(*space));
+	struct ft_backend *backend = open_backend();
+	size_t heard = 0;
+	struct ft_sweep_listener listener = {.context = &heard,
+	        .event = hear,
+	        .cancelled = never,
+	        .measure_begins = begins,
+	        .measure_ends = ends};
+	(void)state;
+	assert_non_null(space);
+	for (size_t d = 0; d < 3; d++) {
+		struct ft_sweep sweep = {.kernel = &ft_kernel_rmsnorm,
+		        .problem = problem_of(9, 1000 + (int64_t)d, dtypes[d], 1100),
+		        .seed = d,
+		        .budget_ns = 300000000,
+		        .memory_cap = (uint64_t)8 << 20,
+		        .rule = ft_rule_usual};
+		struct ft_sweep_reply reply;
+		struct ft_error error = {0};
+		memset(space, 0, sizeof(*space));
+		assert_int_equal(
+		        ft_kernel_rmsnorm.space(&sweep.problem, &backend->device[0].traits, space, &error),
+		        0);
+		assert_int_equal(ft_sweep_init(&sweep, space->count, &error), 0);
+		sweep.standard = space->standard;
+		for (size_t i = 0; i < space->count; i++) {
+			sweep.trial[i].config = space->config[i];
+			sweep.trial[i].out = space->pruned[i][0] != '\0';
+		}
+		if (ft_sweep_run(&sweep, backend, &listener, &reply, &error) != 0)
+			fail_msg("%s", error.message);
+		assert_string_equal(reply.outcome, "decided");
+		for (size_t i = 0; i < space->count; i++) {
+			if (sweep.trial[i].reason[0])
+				fail_msg("trial %zu: %s", i, sweep.trial[i].reason);
+		}
+		ft_sweep_free(&sweep);
+	}
+	assert_true(heard > 30);
+	close_backend(backend);
+	free(space);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_right_kernel_passes_and_every_kind_of_wrong_one_does_not),
+	        cmocka_unit_test(plans_that_come_to_the_same_have_one_hash),
+	        cmocka_unit_test(a_sample_is_the_time_of_one_launch),
+	        cmocka_unit_test(memory_that_does_not_suffice_is_said_before_anything_is_touched),
+	        cmocka_unit_test(the_device_is_told_without_what_changes_from_boot_to_boot),
+	        cmocka_unit_test(a_sweep_of_every_type_ends_with_a_winner),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
