@@ -30,6 +30,31 @@ def test_a_real_sweep_is_decided_stored_and_served(daemons):
 
 
 @pytest.mark.smoke
+def test_the_whole_way_over_the_wire(daemon, runner):
+    with daemon.peer() as peer, daemon.peer() as watcher:
+        watcher.call("watch")
+        assert peer.call("lookup", kernel="rmsnorm", problem=M64)["source"] == "default"
+        job = peer.call("tune", kernel="rmsnorm", problem=M64)["job"]
+        assert peer.call("wait", job=job)["answer"]["source"] == "tuned"
+        assert watcher.event(lambda event: event["event"] == "ended")["job"] == job
+        found = peer.call("lookup", kernel="rmsnorm", problem=M64)
+        assert found["source"] == "tuned" and found["config"]
+        assert "job" not in peer.call("tune", kernel="rmsnorm", problem=M64)
+        assert len(peer.call("trials", kernel="rmsnorm", problem=M64)["trials"]) >= 12
+        assert peer.call("jobs")["jobs"][0]["state"] == "done"
+        assert peer.call("devices")["devices"][0]["state"] == "ready"
+        assert peer.call("status")["answers"] == 1
+        # In mid-sweep it is stopped, and starts again.
+        gate = runner.gate("round")
+        runner.write(f"at round 1 once gate {gate}")
+        second = peer.call("tune", kernel="rmsnorm", problem=problem(m=5))["job"]
+        gate.arrived()
+    daemon.restart()
+    with daemon.peer() as peer:
+        assert peer.call("wait", job=second)["state"] == "done"
+        assert peer.call("lookup", kernel="rmsnorm", problem=M64)["source"] == "tuned"
+
+
 def test_an_answer_has_all_the_fields_that_scripts_lean_on(daemon):
     before = daemon.lookup()
     assert before["source"] == "default" and before["reason"]

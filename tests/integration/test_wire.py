@@ -78,7 +78,6 @@ def ends_well(peer):
             assert message[2] is not None, f"a broken message was answered with a result: {message}"
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("name", MALFORMED)
 @pytest.mark.parametrize("greeted", [True, False], ids=["greeted", "ungreeted"])
 def test_broken_framing_is_told_why_and_disconnected(witness, name, greeted):
@@ -93,7 +92,6 @@ def test_broken_framing_is_told_why_and_disconnected(witness, name, greeted):
         ends_well(peer)
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("name", BAD_REQUESTS)
 def test_a_bad_request_gets_an_error_and_the_session_goes_on(witness, name):
     daemon, _ = witness
@@ -127,6 +125,23 @@ def test_hello_must_come_first(witness):
     with daemon.peer(hello=False) as peer:
         with pytest.raises((harness.RpcError, EOFError)):
             peer.call("lookup", kernel="rmsnorm", problem=problem())
+
+
+@pytest.mark.smoke
+def test_one_daemon_survives_all_that_is_malformed(witness):
+    daemon, _ = witness
+    for data in MALFORMED.values():
+        for greeted in (True, False):
+            with daemon.peer(hello=greeted) as peer:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    peer.send(data)
+                    peer.socket.shutdown(socket.SHUT_WR)
+                ends_well(peer)
+    with daemon.peer() as peer:
+        for method, params in BAD_REQUESTS.values():
+            if method != "hello":
+                with pytest.raises(harness.RpcError):
+                    peer.call(method, **params)
 
 
 @pytest.mark.smoke
