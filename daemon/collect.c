@@ -218,7 +218,7 @@ void store_collect(struct store *store)
 		if (rc == 0)
 			rc = delete_doomed(&step, NULL);
 	}
-	if (rc == 0 && memcmp(&before, &step.meta, sizeof(before)) != 0)
+	if (rc == 0 && !record_same_meta(&before, &step.meta))
 		rc = store_put_meta(step.txn, store->dbi, &step.meta);
 	/* An error here is left for the next commit to meet, which has somebody to tell. */
 	if (rc != 0 || nothing)

@@ -191,6 +191,12 @@ bool record_read_meta(struct ft_view body, struct record_meta *meta)
 	        ft_read_uint(&cursor, &meta->next_job) && ft_read_uint(&cursor, &meta->identities);
 }
 
+bool record_same_meta(const struct record_meta *a, const struct record_meta *b)
+{
+	return a->generation == b->generation && a->floor == b->floor && a->answers == b->answers &&
+	        a->history == b->history && a->next_job == b->next_job && a->identities == b->identities;
+}
+
 /* ---- problems and configs: flat lists of name and value ---- */
 
 void record_write_problem(struct ft_writer *writer, const struct ft_problem *problem)

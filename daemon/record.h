@@ -77,6 +77,8 @@ struct record_meta {
 };
 void record_write_meta(struct ft_writer *writer, const struct record_meta *meta);
 bool record_read_meta(struct ft_view body, struct record_meta *meta);
+bool record_same_meta(
+        const struct record_meta *a, const struct record_meta *b); /* but for the constant parts */
 
 /* An answer, in the parts that the writer replaces one by one. */
 struct record_answer {

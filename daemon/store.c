@@ -382,10 +382,8 @@ static int examine(struct store *store, enum found *found, char *reason, size_t 
 	if (pages_open(&pages, fd, &state, error) != 0)
 		goto done;
 	outcome = 0;
-	if (state == PAGES_EMPTY && !directory->initialised) {
-		*found = FOUND_NOTHING;
-	} else if (state == PAGES_EMPTY) {
-		*found = FOUND_DAMAGE;
+	if (state == PAGES_EMPTY) {
+		*found = directory->initialised ? FOUND_DAMAGE : FOUND_NOTHING;
 		snprintf(reason, size, "its data file is empty");
 	} else if (state == PAGES_FOREIGN) {
 		outcome = ft_fail(error, FT_E_STORE,

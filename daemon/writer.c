@@ -345,7 +345,7 @@ static enum fault attempt(
 	before = change.meta;
 	for (struct store_batch *batch = first; batch != end && rc == 0; batch = batch->next)
 		rc = apply_batch(&change, batch);
-	if (rc == 0 && memcmp(&before, &change.meta, sizeof(before)) != 0)
+	if (rc == 0 && !record_same_meta(&before, &change.meta))
 		rc = store_put_meta(change.txn, store->dbi, &change.meta);
 	if (rc != 0)
 		mdb_txn_abort(change.txn);

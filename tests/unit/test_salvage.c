@@ -256,9 +256,9 @@ static void a_short_file_whose_pages_are_all_there_is_sound(void **state)
 	for (int meta = 0; meta < 2; meta++) {
 		uint64_t last;
 
-		memcpy(&last, data + meta * 4096 + 16 + 120, sizeof(last));
+		memcpy(&last, data + (size_t)meta * 4096 + 16 + 120, sizeof(last));
 		last += 3;
-		memcpy(data + meta * 4096 + 16 + 120, &last, sizeof(last));
+		memcpy(data + (size_t)meta * 4096 + 16 + 120, &last, sizeof(last));
 	}
 	save_file(path, data, length);
 	free(data);
