@@ -323,8 +323,9 @@ static bool read_format(const struct pages *pages, struct record_meta *meta)
 static int refuse_format(const struct store *store, uint64_t format, struct ft_error *error)
 {
 	return ft_fail(error, FT_E_STORE,
-	        "the store in %s has format %" PRIu64 ", from a newer flytune; this one knows format %d",
-	        store->directory.path, format, RECORD_FORMAT);
+	        "the store in %s has format %" PRIu64 ", %s; this flytune knows format %d",
+	        store->directory.path, format,
+	        format > RECORD_FORMAT ? "from a newer flytune" : "which there never was", RECORD_FORMAT);
 }
 
 /* Looks whether the structure holds, where there is reason to doubt it. */
@@ -394,7 +395,7 @@ static int examine(struct store *store, enum found *found, char *reason, size_t 
 		*found = FOUND_DAMAGE;
 		snprintf(reason, size, "the header of its data file is damaged");
 	} else if (read_format(&pages, &meta)) {
-		if (meta.format > RECORD_FORMAT)
+		if (meta.format != RECORD_FORMAT)
 			outcome = refuse_format(store, meta.format, error);
 		else
 			outcome = check_if_needed(store, &pages, found, reason, size, error);
