@@ -40,7 +40,7 @@ struct script {
 	char log[ARGUMENT_SIZE];
 	uint32_t space; /* members kept; 0: all */
 	uint32_t same;  /* members from this one on have the code of the one before; 0: none */
-	long best;      /* the fastest member; -1: the last that may win */
+	long best;      /* the fastest member; -1: the last but the default */
 	long wrong;     /* a member whose output is wrong; -1: none */
 	uint64_t pace_ns;
 	uint64_t time_ps[FT_SPACE_MAX]; /* 0: by the formula */
@@ -64,13 +64,13 @@ struct runner {
 	struct ft_space space;
 	struct ft_problem problem;
 	size_t count;
-	size_t last; /* member that may win, when the sweep began */
+	size_t last; /* member that could win when the sweep began, but for the default */
 	uint32_t standard;
 	uint32_t rounds;
 	struct ft_rule rule;
 	struct member {
 		struct ft_config config;
-		bool out, pruned, dropped, verified, built;
+		bool out, dropped, verified, built;
 		uint64_t sample_ps[FT_ROUNDS_MAX];
 	} member[FT_SPACE_MAX];
 };
@@ -590,14 +590,16 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 		fail_request(self, request, &error);
 		return;
 	}
-	/* A smaller space keeps its default, whatever its place. */
+	/* Only what is tried, so that a script can count on its numbers. A smaller space keeps its default,
+	 * whatever its place. */
 	for (uint32_t i = 0; i < self->space.count; i++) {
-		if (self->script.space && i >= self->script.space && i != self->space.standard)
+		bool left = self->space.pruned[i][0] || (self->script.space && kept >= self->script.space);
+
+		if (left && i != self->space.standard)
 			continue;
 		if (i == self->space.standard)
 			reply.standard = kept;
 		self->space.config[kept] = self->space.config[i];
-		memmove(self->space.pruned[kept], self->space.pruned[i], sizeof self->space.pruned[i]);
 		kept++;
 	}
 	ft_writer_init_growing(&members, MESSAGE_LIMIT);
@@ -605,7 +607,6 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 	for (uint32_t i = 0; i < kept; i++) {
 		struct ft_space_member member = {.config = self->space.config[i]};
 
-		snprintf(member.pruned, sizeof member.pruned, "%s", self->space.pruned[i]);
 		ft_encode(&members, &ft_space_member_message, &member);
 	}
 	if (lies(self, "standard"))
@@ -827,7 +828,6 @@ static void learn_member(struct runner *self, size_t index, const struct ft_swee
 
 	*member = (struct member){.config = known->config};
 	member->out = *known->status != '\0';
-	member->pruned = strcmp(known->status, "pruned") == 0;
 	member->dropped = known->dropped;
 	member->verified = known->verified;
 	member->built = *known->code != '\0';
@@ -858,7 +858,7 @@ static void learn(struct runner *self, const struct ft_sweep_request *asked)
 	self->count = count;
 	self->last = 0;
 	for (uint32_t i = 0; i < count; i++)
-		if (!self->member[i].pruned)
+		if (!self->member[i].out && i != asked->standard)
 			self->last = i;
 	self->standard = (uint32_t)asked->standard;
 	self->rounds = (uint32_t)asked->rounds;
