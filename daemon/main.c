@@ -18,6 +18,7 @@ struct daemon {
 	struct log log;
 	struct options options;
 	struct notify notify;
+	struct board board;
 	struct store *store;
 	struct devices devices;
 	struct server server;
@@ -67,6 +68,7 @@ static void close_rest(void *data)
 	struct daemon *daemon = data;
 
 	daemon->store = NULL;
+	board_free(&daemon->board);
 	if (daemon->has_devices)
 		devices_free(&daemon->devices);
 	if (daemon->has_queue)
@@ -127,6 +129,16 @@ static void feed_watchdog(uv_timer_t *timer)
 	notify_send(&daemon->notify, "WATCHDOG=1");
 }
 
+static void answers_changed(void *data, const struct store_key *key)
+{
+	struct daemon *daemon = data;
+
+	if (key != NULL)
+		board_change(&daemon->board, board_stripe(key));
+	else
+		board_change_all(&daemon->board);
+}
+
 static void store_logs(void *data, int level, const char *message)
 {
 	const struct log *log = data;
@@ -142,6 +154,7 @@ static void device_settled(void *data, struct runner_slot *slot)
 
 	if (daemon->stopping)
 		return;
+	board_change_all(&daemon->board); /* another device may be the first now */
 	queue_settled(&daemon->queue, slot);
 	requests_settled(&daemon->requests);
 }
@@ -244,12 +257,16 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .map_bytes = daemon->options.map_bytes,
 	        .log = store_logs,
 	        .log_data = &daemon->log,
+	        .changed = answers_changed,
+	        .changed_data = daemon,
 	};
 	char code[280];
 	int descriptor;
 
 	if (start_signals(daemon, error) != 0 || notify_init(&daemon->notify, error) != 0 ||
 	        notify_listen_socket(&descriptor, error) != 0)
+		return -1;
+	if (board_init(&daemon->board, error) != 0)
 		return -1;
 	if (store_open(&daemon->store, &daemon->loop, &store_options, error) != 0)
 		return -1;
@@ -267,7 +284,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	            &server_events, daemon, error) != 0)
 		return -1;
 	requests_init(&daemon->requests, &daemon->log, &daemon->options, daemon->store, &daemon->devices,
-	        &daemon->queue, &daemon->server);
+	        &daemon->queue, &daemon->server, &daemon->board);
 	daemon->has_requests = true;
 	if (queue_init(&daemon->queue, &daemon->loop, &daemon->devices, daemon->store, &daemon->log,
 	            &daemon->options, &queue_events, daemon, error) != 0)
@@ -307,6 +324,7 @@ int main(int argc, char **argv)
 	if (daemon == NULL)
 		return EXIT_FAILURE;
 	daemon->notify.socket = -1;
+	daemon->board.descriptor = -1;
 	switch (options_parse(&daemon->options, argc, argv, &error)) {
 	case OPTIONS_DONE:
 		free(daemon);

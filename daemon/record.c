@@ -71,6 +71,19 @@ void record_key_problem(struct record_key *key, enum record_kind kind, const str
 	add_u64(key, problem->problem.ladder);
 }
 
+bool record_key_read_problem(const uint8_t *data, size_t length, struct store_key *problem)
+{
+	enum { KIND = 1, IDS = 8, HASH = sizeof(problem->problem.hash), LADDER = 8 };
+
+	if (length < KIND + IDS + HASH + LADDER)
+		return false;
+	problem->kernel = record_get_u32(data + KIND);
+	problem->device = record_get_u32(data + KIND + 4);
+	memcpy(problem->problem.hash, data + KIND + IDS, HASH);
+	problem->problem.ladder = record_get_u64(data + KIND + IDS + HASH);
+	return true;
+}
+
 void record_key_history(struct record_key *key, const struct store_key *problem, uint64_t generation)
 {
 	record_key_problem(key, RECORD_HISTORY, problem);

@@ -43,6 +43,8 @@ struct record_key {
 void record_key_meta(struct record_key *key, unsigned copy);
 void record_key_name(struct record_key *key, enum store_name kind, uint32_t id);
 void record_key_problem(struct record_key *key, enum record_kind kind, const struct store_key *problem);
+/* What a key of a problem (answers, history, trials) is about; false if it is none. */
+bool record_key_read_problem(const uint8_t *data, size_t length, struct store_key *problem);
 void record_key_history(struct record_key *key, const struct store_key *problem, uint64_t generation);
 void record_key_trials(struct record_key *key, const struct store_key *problem, uint32_t identity);
 void record_key_identity(struct record_key *key, uint32_t device, uint64_t generation);

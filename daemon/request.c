@@ -66,6 +66,13 @@ static void do_hello(struct requests *requests, struct session *session, const s
 	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(requests->store));
 	reply.generation = store_generation(requests->store);
 	memcpy(session->name, hello.name, sizeof(session->name));
+	if (hello.board && !session->greeted && requests->board->descriptor >= 0) {
+		session->greeted = true;
+		reply.descriptors = 1;
+		session_hand_over(
+		        session, envelope->id, &ft_hello_reply_message, &reply, requests->board->descriptor);
+		return;
+	}
 	session->greeted = true;
 	session_reply(session, envelope->id, &ft_hello_reply_message, &reply);
 }
@@ -624,7 +631,8 @@ void requests_session_closed(struct requests *requests, struct session *session)
 }
 
 void requests_init(struct requests *requests, const struct log *log, const struct options *options,
-        struct store *store, struct devices *devices, struct queue *queue, struct server *server)
+        struct store *store, struct devices *devices, struct queue *queue, struct server *server,
+        struct board *board)
 {
 	*requests = (struct requests){
 	        .log = log,
@@ -633,6 +641,7 @@ void requests_init(struct requests *requests, const struct log *log, const struc
 	        .devices = devices,
 	        .queue = queue,
 	        .server = server,
+	        .board = board,
 	        .started_ns = monotonic_ns(),
 	};
 }

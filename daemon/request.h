@@ -2,6 +2,7 @@
 #ifndef FLYTUNE_DAEMON_REQUEST_H
 #define FLYTUNE_DAEMON_REQUEST_H
 
+#include "daemon/board.h"
 #include "daemon/lookup.h"
 #include "daemon/queue.h"
 #include "daemon/server.h"
@@ -15,6 +16,7 @@ struct requests {
 	struct devices *devices;
 	struct queue *queue;
 	struct server *server;
+	struct board *board;
 	uint64_t started_ns; /* monotonic */
 	bool reading;        /* the store's read transaction is open for this batch of requests */
 	uint64_t lookups[LOOKUP_SOURCES];
@@ -26,7 +28,8 @@ struct requests {
 };
 
 void requests_init(struct requests *requests, const struct log *log, const struct options *options,
-        struct store *store, struct devices *devices, struct queue *queue, struct server *server);
+        struct store *store, struct devices *devices, struct queue *queue, struct server *server,
+        struct board *board);
 void requests_message(struct requests *requests, struct session *session, const struct ft_envelope *envelope);
 /* The end of what one read brought: lets go of the store's read transaction. */
 void requests_batch_end(struct requests *requests);

@@ -137,6 +137,46 @@ void session_reply(struct session *session, uint64_t id, const struct ft_message
 	after_append(session);
 }
 
+void session_hand_over(struct session *session, uint64_t id, const struct ft_message *message,
+        const void *body, int descriptor)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = {.space = {0}};
+	struct iovec part;
+	struct msghdr packet = {
+	        .msg_iov = &part,
+	        .msg_iovlen = 1,
+	        .msg_control = control.space,
+	        .msg_controllen = sizeof(control.space),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
+	uv_os_fd_t socket_of_session;
+	ssize_t sent;
+
+	if (session->closing)
+		return;
+	ft_begin_response(&session->out, id);
+	ft_encode(&session->out, message, body);
+	/* libuv passes on only its own handles. The socket's buffer is empty still: the first reply fits. */
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+	if (ft_writer_ok(&session->out) && !session->writing &&
+	        uv_fileno((uv_handle_t *)&session->pipe, &socket_of_session) == 0) {
+		part = (struct iovec){session->out.data, session->out.length};
+		sent = sendmsg(socket_of_session, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (sent > 0) {
+			memmove(session->out.data, session->out.data + sent,
+			        session->out.length - (size_t)sent);
+			session->out.length -= (size_t)sent;
+		}
+	}
+	after_append(session);
+}
+
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure)
 {
 	if (session->closing)

@@ -66,6 +66,9 @@ void session_close(struct session *session);
 void session_refuse(struct session *session, uint64_t id, const struct ft_error *why);
 
 void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body);
+/* As session_reply, with a descriptor that travels with it; only as the first reply of a session. */
+void session_hand_over(struct session *session, uint64_t id, const struct ft_message *message,
+        const void *body, int descriptor);
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure);
 void session_notice(
         struct session *session, const char *method, const struct ft_message *message, const void *body);

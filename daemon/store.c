@@ -652,8 +652,26 @@ static void report_lines(struct store *store, struct store_line *line)
 	}
 }
 
+static void report_changes(const struct store *store, const struct store_batch *batch)
+{
+	if (store->changed == NULL || batch->failed || batch->generation == 0)
+		return;
+	for (const struct op *op = batch->first; op != NULL; op = op->next) {
+		struct store_key key;
+
+		if (op->kind == OP_IDENTITY)
+			store->changed(store->changed_data, NULL);
+		else if ((op->kind == OP_SLOT || op->kind == OP_FORGET) &&
+		        record_key_read_problem(op->bytes, op->key_length, &key))
+			store->changed(store->changed_data, &key);
+	}
+}
+
 static void report_batches(struct store *store, struct store_batch *batch)
 {
+	/* All of a commit's changes before any word of it: whoever hears of one sees the others, too. */
+	for (const struct store_batch *each = batch; each != NULL; each = each->next)
+		report_changes(store, each);
 	while (batch != NULL) {
 		struct store_batch *next = batch->next;
 
@@ -772,6 +790,8 @@ int store_open(
 	store->loop = loop;
 	store->log = options->log;
 	store->log_data = options->log_data;
+	store->changed = options->changed;
+	store->changed_data = options->changed_data;
 	store->limits = options->limits != NULL ? *options->limits : store_limits_usual;
 	store->map_bytes = options->map_bytes != 0 ? options->map_bytes : UINT64_C(16) << 30;
 	store->reader_at = SIZE_MAX;

@@ -20,6 +20,7 @@
 #include "kernels/kernel.h"
 
 struct store;
+struct store_key;
 
 /* What a store keeps and when it gives up; tests use smaller ones. */
 struct store_limits {
@@ -43,6 +44,10 @@ struct store_options {
 	void (*log)(
 	        void *data, int level, const char *message); /* syslog levels: 3 error, 4 warning, 6 info */
 	void *log_data;
+	/* On the loop thread, for every answer that a commit changed, once reads see it and before any `done` of the
+	 * commit; key NULL: any answer may have changed. May be NULL. */
+	void (*changed)(void *data, const struct store_key *key);
+	void *changed_data;
 };
 
 /* Takes the directory's lock, checks what is there, opens or creates. Errors are for people: not writable, in

@@ -92,6 +92,8 @@ struct store {
 	uint64_t map_bytes;
 	void (*log)(void *data, int level, const char *message);
 	void *log_data;
+	void (*changed)(void *data, const struct store_key *key);
+	void *changed_data;
 	MDB_dbi dbi; /* the same number in every environment */
 	pthread_t thread;
 

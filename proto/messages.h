@@ -24,10 +24,11 @@ enum {
 
 /* ---------------------------------------------------------------- client road */
 
-#define FT_HELLO_REQUEST(F)          \
-	F(UINT, min, 0, FT_REQUIRED) \
-	F(UINT, max, 0, FT_REQUIRED) \
-	F(TEXT, name, 64, FT_OPTIONAL) /* "flytunectl/0.1", for the log */
+#define FT_HELLO_REQUEST(F)                                                \
+	F(UINT, min, 0, FT_REQUIRED)                                       \
+	F(UINT, max, 0, FT_REQUIRED)                                       \
+	F(TEXT, name, 64, FT_OPTIONAL) /* "flytunectl/0.1", for the log */ \
+	F(BOOL, board, 0, FT_OPTIONAL) /* wants the descriptor of the board: proto/board.h */
 FT_DECLARE_MESSAGE(hello_request, FT_HELLO_REQUEST)
 
 #define FT_HELLO_REPLY(F)                                       \
@@ -35,7 +36,7 @@ FT_DECLARE_MESSAGE(hello_request, FT_HELLO_REQUEST)
 	F(TEXT, server, 64, FT_REQUIRED) /* "flytuned 0.1.0" */ \
 	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)               \
 	F(UINT, generation, 0, FT_REQUIRED)                     \
-	F(UINT, descriptors, 0, FT_OPTIONAL) /* descriptors that travel with this reply: none so far */
+	F(UINT, descriptors, 0, FT_OPTIONAL) /* 1: the board's travels with the first byte of this reply */
 FT_DECLARE_MESSAGE(hello_reply, FT_HELLO_REPLY)
 
 #define FT_LOOKUP_REQUEST(F)                                                 \
@@ -48,20 +49,22 @@ FT_DECLARE_MESSAGE(hello_reply, FT_HELLO_REPLY)
 	F(UINT, repeats, 0, FT_OPTIONAL)   /* times the caller answered this by itself since it last asked */
 FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 
-#define FT_ANSWER(F)                                                                                     \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                       \
-	F(PROBLEM, problem, 0, FT_REQUIRED)             /* whole: every field of the schema */           \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) /* absent while no device is known yet */        \
-	F(CONFIG, config, 0, FT_REQUIRED)                                                                \
-	F(TEXT, source, 16, FT_REQUIRED) /* pinned, tuned, imported, nearest, default */                 \
-	F(TEXT, reason, 64, FT_OPTIONAL) /* why this source: "no result yet", "probing", "stale", … */ \
-	F(UINT, generation, 0, FT_REQUIRED)                                                              \
-	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL) /* under which the answer was measured */           \
-	F(UINT, time_ns, 0, FT_OPTIONAL)                                                                 \
-	F(UINT, default_time_ns, 0, FT_OPTIONAL)                                                         \
-	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                             \
-	F(UINT, tuned_m, 0, FT_OPTIONAL)  /* nearest: the ladder field's value that was tuned */         \
-	F(UINT, revision, 0, FT_OPTIONAL) /* of the default's rule */
+#define FT_ANSWER(F)                                                                                         \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                           \
+	F(PROBLEM, problem, 0, FT_REQUIRED)             /* whole: every field of the schema */               \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) /* absent while no device is known yet */            \
+	F(CONFIG, config, 0, FT_REQUIRED)                                                                    \
+	F(TEXT, source, 16, FT_REQUIRED) /* pinned, tuned, imported, nearest, default */                     \
+	F(TEXT, reason, 64, FT_OPTIONAL) /* why this source: "no result yet", "probing", "stale", … */     \
+	F(UINT, generation, 0, FT_REQUIRED)                                                                  \
+	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL) /* under which the answer was measured */               \
+	F(UINT, time_ns, 0, FT_OPTIONAL)                                                                     \
+	F(UINT, default_time_ns, 0, FT_OPTIONAL)                                                             \
+	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                 \
+	F(UINT, tuned_m, 0, FT_OPTIONAL)  /* nearest: the ladder field's value that was tuned */             \
+	F(UINT, revision, 0, FT_OPTIONAL) /* of the default's rule */                                        \
+	F(UINT, stripe, 0, FT_OPTIONAL)  /* of the board, counted from 1; absent: do not keep this answer */ \
+	F(UINT, version, 0, FT_OPTIONAL) /* the stripe's word while this answer holds */
 FT_DECLARE_MESSAGE(answer, FT_ANSWER)
 
 #define FT_TUNE_REQUEST(F)                                                            \
@@ -280,9 +283,9 @@ FT_DECLARE_MESSAGE(schema_knob, FT_SCHEMA_KNOB)
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)
 FT_DECLARE_MESSAGE(space_request, FT_SPACE_REQUEST)
 
-#define FT_SPACE_REPLY(F)                                                                                 \
+#define FT_SPACE_REPLY(F)                                                                                   \
 	F(RAW, members, 0, FT_REQUIRED)   /* space_member, in the order of the deciding rule: less of the \
-	                                     machine first */                                             \
+	                                     machine first */ \
 	F(UINT, standard, 0, FT_REQUIRED) /* index of the default config, never pruned */
 FT_DECLARE_MESSAGE(space_reply, FT_SPACE_REPLY)
 

@@ -1,0 +1,24 @@
+/* The daemon's side of the board (proto/board.h): makes it, holds its mutex, changes its words. */
+#ifndef FLYTUNE_DAEMON_BOARD_H
+#define FLYTUNE_DAEMON_BOARD_H
+
+#include "daemon/store.h"
+#include "proto/board.h"
+
+struct board {
+	int descriptor; /* what clients are handed, -1: none */
+	struct ft_board *shared;
+};
+
+/* Call on the thread that lives as long as the process: it comes to own the mutex. */
+int board_init(struct board *board, struct ft_error *error);
+/* Tells clients that the daemon ends, and lets go of the memory. */
+void board_free(struct board *board);
+/* Of a kernel's problem, whatever the ladder field says. */
+uint32_t board_stripe(const struct store_key *key);
+uint64_t board_version(const struct board *board, uint32_t stripe);
+void board_change(struct board *board, uint32_t stripe);
+/* Any answer may have changed: a device was found, or its software is another. */
+void board_change_all(struct board *board);
+
+#endif
