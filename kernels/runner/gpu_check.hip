@@ -157,6 +157,8 @@ KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n
         int type, int weight_type, u64 *result)
 {
 	SHARED double shared[BLOCK];
+	SHARED u64 found[BLOCK];
+	u64 mine = 0;
 	double smallest = type == F16 ? 6.103515625e-05 : 1.1754943508222875e-38;
 
 	for (i64 row = block_index(); row < m; row += grid_blocks()) {
@@ -182,8 +184,18 @@ KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n
 				error = 3.0e38f;
 			worst = error > worst ? error : worst;
 		}
-		raise(result, (u64)as_bits(worst) << 32 | (u64)(row & 0xffffffff));
+		u64 here = (u64)as_bits(worst) << 32 | (u64)(row & 0xffffffff);
+		mine = here > mine ? here : mine;
 	}
+	/* All blocks tell one address: each of them once. */
+	found[thread_index()] = mine;
+	for (u32 half = BLOCK / 2; half > 0; half /= 2) {
+		barrier();
+		if (thread_index() < half && found[thread_index() + half] > found[thread_index()])
+			found[thread_index()] = found[thread_index() + half];
+	}
+	if (thread_index() == 0)
+		raise(result, found[0]);
 }
 
 /* The float64 reference of one row, to be held against the host's. */
