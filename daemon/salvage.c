@@ -175,7 +175,7 @@ static void check_child(int fd, int out)
 int salvage_check_in_child(int fd, struct salvage_check *check, struct ft_error *error)
 {
 	struct check_message message;
-	int in, signal;
+	int in = -1, signal = 0;
 	bool whole, ended;
 	pid_t child = start_child(check_child, fd, &in, error);
 
