@@ -184,7 +184,7 @@ static void what_was_acknowledged_survives_kill_9(void **state)
 
 static bool on_small_disk(struct place *place)
 {
-	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0)
 		return false;
 	return mount("none", place->path, "tmpfs", 0, "size=2m,mode=0700") == 0;
 }
@@ -303,7 +303,7 @@ static void a_read_only_directory_is_a_clear_error(void **state)
 		place_free(place);
 		skip();
 	}
-	assert_int_equal(mount("none", place->path, NULL, MS_REMOUNT | MS_RDONLY, "size=2m"), 0);
+	assert_int_equal(mount("none", place->path, "none", MS_REMOUNT | MS_RDONLY, "size=2m"), 0);
 	assert_int_equal(place_try_open(place), -1);
 	assert_non_null(strstr(place->error.message, "cannot be written"));
 	assert_int_equal(umount2(place->path, MNT_DETACH), 0);
