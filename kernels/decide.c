@@ -17,6 +17,7 @@ enum {
 	TRIM_PART = 5,      /* a fifth is cut off at either end */
 	POOL_EACH = 2,      /* degrees of freedom that another pair's scatter adds */
 	POOL_MOST = 8,      /* and all of them together */
+	FREEDOM_LEAST = 8,  /* of a scatter that may decide */
 	BEST_STEPS = 4,     /* changes of mind on the way to the best */
 	STUDENT_TABLE = 30, /* below are the quantiles up to here */
 	INTERVAL_LEAST = 6, /* below, the whole range is narrower than a 95 % interval of the median */
@@ -32,6 +33,7 @@ struct pair {
 	double shift;    /* trimmed mean of s */
 	double variance; /* of the shift, times rounds */
 	double freedom;  /* degrees of freedom of the variance */
+	bool scattered;  /* not all of them are the same */
 };
 
 /* What the others' scatter says about one pair's, where few rounds say little. */
@@ -71,6 +73,7 @@ static void compare(const uint64_t *a, const uint64_t *b, size_t rounds, struct 
 	for (size_t i = cut; i < n - cut; i++)
 		sum += s[i];
 	pair->rounds = (uint32_t)n;
+	pair->scattered = s[n - 1] > s[0];
 	pair->shift = sum / (double)kept;
 	if (kept < 2)
 		return;
@@ -259,6 +262,14 @@ static void pool_scatter(struct race *race)
 	race->pool.freedom = freedom < POOL_MOST ? freedom : POOL_MOST;
 }
 
+/* Whether a pair's interval may decide anything. Seven rounds of a lone pair show too little of its scatter;
+ * with a few more configs they do. */
+static bool speaks(const struct race *race, const struct pair *pair)
+{
+	return pair->rounds >= race->min_rounds &&
+	        (!pair->scattered || pair->freedom + race->pool.freedom >= FREEDOM_LEAST);
+}
+
 /* Everyone's standing to the best; true if someone is to be dropped for it. */
 static bool place_all(struct race *race)
 {
@@ -279,7 +290,7 @@ static bool place_all(struct race *race)
 		if (!can_win(race, i))
 			continue;
 		mine->tied = pair->rounds >= race->enough && pair->shift <= race->edge;
-		mine->drop = pair->rounds >= race->min_rounds && low > race->edge;
+		mine->drop = speaks(race, pair) && low > race->edge;
 		dropped = dropped || mine->drop;
 	}
 	return dropped;
@@ -297,7 +308,7 @@ static bool surely_tied(const struct race *race, size_t candidate)
 		compare(race->contender[candidate].sample_ps, race->contender[j].sample_ps, race->rounds,
 		        &pair);
 		interval(&pair, &race->pool, &low, &high);
-		if (pair.rounds < race->min_rounds || high > race->edge)
+		if (!speaks(race, &pair) || high > race->edge)
 			return false;
 	}
 	return race->standing[candidate].rounds >= race->min_rounds;

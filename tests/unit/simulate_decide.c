@@ -324,6 +324,8 @@ static size_t most_chosen(const size_t *chosen, size_t count)
 	return most;
 }
 
+/* Whether all repeats together, an exhaustive measurement, see no config within three standard errors of the
+ * band's edge. */
 static bool stands_apart(const struct problem *problem, const struct sweep *sweep, size_t repeats)
 {
 	for (size_t i = 0; i < problem->count; i++) {
@@ -335,8 +337,7 @@ static bool stands_apart(const struct problem *problem, const struct sweep *swee
 		for (size_t k = 0; k < repeats; k++)
 			squares += (sweep[k].shift[i] - mean) * (sweep[k].shift[i] - mean);
 		double error = sqrt(squares / (double)(repeats - 1));
-		double true_ratio = problem->true_ps[i] / problem->best_ps;
-		if (fabs(true_ratio - 1 - ft_rule_usual.band_ppm / 1e6) <= 3 * error)
+		if (fabs(mean - 1 - ft_rule_usual.band_ppm / 1e6) <= 3 * error)
 			return false;
 	}
 	return true;
@@ -453,7 +454,8 @@ int main(int argc, char **argv)
 		return 0;
 	bool passed = true;
 	passed &= holds(sum.wrong * 200 < sum.sweeps, "a wrong winner in under 0.5 % of the sweeps");
-	passed &= holds(sum.agreed == sum.apart, "60 of 60 where no contender is near the edge");
+	passed &= holds(sum.strayed * 1000 <= sum.apart_sweeps,
+	        "at most 1 in 1,000 strays where no contender is near the edge");
 	passed &= holds(sum.overturned == 0, "the stored samples give the same decision");
 	passed &= holds(sum.wrong < sum.wrong_median && sum.wrong < sum.wrong_least,
 	        "wrong less often than plain ways");

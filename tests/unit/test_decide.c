@@ -190,6 +190,22 @@ static void nothing_is_dropped_before_the_least_rounds(void **state)
 	assert_winner(&race, 0, true);
 }
 
+static void a_lone_pair_is_not_decided_on_seven_rounds_of_scatter(void **state)
+{
+	(void)state;
+	static struct race race;
+	const double slower[2] = {0.05, 0};
+	race_start(&race, 2, 0);
+	race_run(&race, slower, 0.001);
+	assert_winner(&race, 1, true);
+	assert_int_equal(race.rounds, 13);
+	/* Without scatter there is nothing to wait for. */
+	race_start(&race, 2, 0);
+	race_run(&race, slower, 0);
+	assert_winner(&race, 1, true);
+	assert_int_equal(race.rounds, 7);
+}
+
 static void a_config_within_the_noise_is_not_dropped(void **state)
 {
 	(void)state;
@@ -208,8 +224,8 @@ static void one_disturbed_round_drops_nobody(void **state)
 {
 	(void)state;
 	static struct race race;
-	const double slower[3] = {0, 0.001, 0.002};
-	race_start(&race, 3, 0);
+	const double slower[5] = {0, 0.001, 0.002, 0.1, 0.2};
+	race_start(&race, 5, 0);
 	for (size_t r = 0; r < 7; r++)
 		race_round(&race, slower, 0.0005);
 	race.sample_ps[0][3] *= 40;
@@ -312,7 +328,7 @@ static void an_ended_race_that_was_settled_is_conclusive(void **state)
 	static struct race race;
 	const double slower[2] = {0.2, 0};
 	race_start(&race, 2, 0);
-	for (size_t r = 0; r < 7; r++)
+	for (size_t r = 0; r < 13; r++)
 		race_round(&race, slower, 0.001);
 	race_decide(&race, true);
 	assert_winner(&race, 1, true);
@@ -423,7 +439,7 @@ static void rounds_that_one_lacks_are_left_out_of_its_comparisons(void **state)
 	const double slower[2] = {0.02, 0};
 	race_start(&race, 2, 0);
 	/* The machine was three times as fast while only one of them was measured. */
-	for (size_t r = 0; r < 20; r++)
+	for (size_t r = 0; r < 30; r++)
 		race_round(&race, slower, 0.001);
 	for (size_t r = 0; r < 10; r++) {
 		race.sample_ps[0][r] /= 3;
@@ -432,15 +448,15 @@ static void rounds_that_one_lacks_are_left_out_of_its_comparisons(void **state)
 	race_decide(&race, false);
 	assert_winner(&race, 1, true);
 	assert_true(race.standing[0].ratio > 1.015 && race.standing[0].ratio < 1.025);
-	assert_int_equal(race.standing[1].rounds, 10);
+	assert_int_equal(race.standing[1].rounds, 20);
 }
 
 static void a_new_member_gets_rounds_of_its_own(void **state)
 {
 	(void)state;
 	static struct race race;
-	const double slower[3] = {0.02, 0, 0.001};
-	race_start(&race, 3, 0);
+	const double slower[5] = {0.02, 0, 0.001, 0.1, 0.2};
+	race_start(&race, 5, 0);
 	race.contender[2].out = true;
 	for (size_t r = 0; r < race.rule.max_rounds; r++)
 		race_round(&race, slower, 0.001);
@@ -448,7 +464,7 @@ static void a_new_member_gets_rounds_of_its_own(void **state)
 	assert_winner(&race, 1, true);
 	/* The space grows by the last; the first was dropped. All rounds were used up, but not by it. */
 	race.contender[2].out = false;
-	race.contender[0].dropped = true;
+	race.contender[0].dropped = race.contender[3].dropped = race.contender[4].dropped = true;
 	race_decide(&race, false);
 	assert_int_equal(race.decision.verdict, FT_VERDICT_MEASURE);
 	for (size_t r = 0; r < 6; r++) {
@@ -482,14 +498,14 @@ static void a_resumed_race_counts_its_old_rounds(void **state)
 {
 	(void)state;
 	static struct race race;
-	const double slower[3] = {0.3, 0, 0.4};
-	race_start(&race, 3, 0);
+	const double slower[4] = {0.3, 0, 0.4, 0.5};
+	race_start(&race, 4, 0);
 	for (size_t r = 0; r < 4; r++)
 		race_round(&race, slower, 0.001);
 	/* After the restart the machine is in another mood. */
 	for (size_t r = 0; r < 3; r++) {
 		race_round(&race, slower, 0.001);
-		for (size_t i = 0; i < 3; i++)
+		for (size_t i = 0; i < 4; i++)
 			race.sample_ps[i][race.rounds - 1] *= 2;
 	}
 	race_decide(&race, false);
@@ -557,6 +573,7 @@ int main(void)
 	        cmocka_unit_test(just_the_band_is_a_tie),
 	        cmocka_unit_test(equal_samples_are_decided_at_once),
 	        cmocka_unit_test(nothing_is_dropped_before_the_least_rounds),
+	        cmocka_unit_test(a_lone_pair_is_not_decided_on_seven_rounds_of_scatter),
 	        cmocka_unit_test(a_config_within_the_noise_is_not_dropped),
 	        cmocka_unit_test(one_disturbed_round_drops_nobody),
 	        cmocka_unit_test(drift_that_hits_all_alike_changes_nothing),
