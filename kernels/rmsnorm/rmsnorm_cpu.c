@@ -5,11 +5,28 @@
 #include <stdatomic.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
 extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_base;
 extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_v3;
 extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_v4;
 #else
 extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_base;
+#endif
+
+#if defined(__x86_64__)
+/* What the builtin does not know by name in every compiler. */
+static bool has_the_rest_of_v3(void)
+{
+	unsigned a;
+	unsigned b;
+	unsigned c = 0;
+	unsigned d;
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C) || !(c & bit_MOVBE))
+		return false;
+	c = 0;
+	return __get_cpuid(0x80000001U, &a, &b, &c, &d) && (c & bit_LZCNT);
+}
 #endif
 
 size_t ft_rmsnorm_cpu_sets(const struct ft_rmsnorm_cpu_rows *sets[3])
@@ -20,8 +37,7 @@ size_t ft_rmsnorm_cpu_sets(const struct ft_rmsnorm_cpu_rows *sets[3])
 	__builtin_cpu_init();
 	bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
 	        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") &&
-	        __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
-	        __builtin_cpu_supports("movbe") && __builtin_cpu_supports("popcnt");
+	        __builtin_cpu_supports("popcnt") && has_the_rest_of_v3();
 	if (v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
 	        __builtin_cpu_supports("avx512vl"))
@@ -75,10 +91,8 @@ void ft_rmsnorm_cpu_resolve(const struct ft_rmsnorm_cpu_rows *set, const struct 
 		plan->rows = problem->m;
 		return;
 	}
-	plan->rows = rows < 1 ? 1 : (uint64_t)rows;
-	if (plan->rows > problem->m)
-		plan->rows = problem->m;
-	uint64_t tasks = (problem->m + plan->rows - 1) / plan->rows;
+	plan->rows = rows > 0 && (uint64_t)rows < problem->m ? (uint64_t)rows : rows > 0 ? problem->m : 1;
+	uint64_t tasks = plan->rows > 0 ? (problem->m + plan->rows - 1) / plan->rows : 1;
 	if (plan->threads > tasks)
 		plan->threads = (uint32_t)tasks;
 	if (plan->threads == 1)

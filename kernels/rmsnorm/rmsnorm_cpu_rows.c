@@ -260,14 +260,14 @@ INLINE double sum_squares(enum format format, unsigned pairs, const char *in, si
 					__builtin_prefetch(own_out + at * size + byte, 1, 3);
 			}
 #pragma GCC unroll 4
-			for (unsigned p = 0; p < pairs; p++) {
-				struct pair value = load(format, in + (at + (size_t)p * PAIR) * size);
+			for (size_t p = 0; p < pairs; p++) {
+				struct pair value = load(format, in + (at + p * PAIR) * size);
 				sum[2 * p] += value.first * value.first;
 				sum[2 * p + 1] += value.second * value.second;
 			}
 		}
 #pragma GCC unroll 4
-		for (unsigned p = 1; p < pairs; p++) {
+		for (size_t p = 1; p < pairs; p++) {
 			sum[0] += sum[2 * p];
 			sum[1] += sum[2 * p + 1];
 		}
@@ -336,14 +336,14 @@ INLINE void scale_row(enum format format, enum format weight_format, unsigned pa
 		}
 		struct pair result[4];
 #pragma GCC unroll 4
-		for (unsigned p = 0; p < pairs; p++) {
-			size_t here = at + (size_t)p * PAIR;
+		for (size_t p = 0; p < pairs; p++) {
+			size_t here = at + p * PAIR;
 			result[p] = scaled(
 			        format, weight_format, in + here * size, weight + here * weight_size, scale);
 		}
 #pragma GCC unroll 4
-		for (unsigned p = 0; p < pairs; p++)
-			store(format, any_nan, stream, out + (at + (size_t)p * PAIR) * size, result[p]);
+		for (size_t p = 0; p < pairs; p++)
+			store(format, any_nan, stream, out + (at + p * PAIR) * size, result[p]);
 	}
 	for (; n - at >= PAIR; at += PAIR) {
 		struct pair result =

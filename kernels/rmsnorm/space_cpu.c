@@ -120,7 +120,7 @@ void rmsnorm_cpu_standard(
 		        take * TASKS_A_THREAD * started(value[THREADS], traits) <= problem->m)
 			value[ROWS] = rows->value[i];
 	}
-	if (problem->n >= 8 * LANES)
+	if (problem->n >= (uint64_t)8 * LANES)
 		value[UNROLL] = 8;
 	if (bytes > STREAMED && problem->n * rmsnorm_dtype_size(problem->dtype) >= LINE)
 		value[STREAM] = 1;

@@ -888,12 +888,12 @@ static void size_batch(struct cpu *cpu, size_t index)
 	batch->launches = 1;
 	for (;;) {
 		for (int i = 0; i < TRIES; i++) {
-			uint64_t once = time_batch(cpu, index, batch->launches);
+			uint64_t once = time_batch(cpu, index, batch->launches); /* never 0 */
 			took = once < took ? once : took;
 			if (once >= patience_ns)
 				break; /* large, or not to be had undisturbed */
 		}
-		if (took >= least)
+		if (took >= least || took == 0)
 			break;
 		uint64_t next = batch->launches * least / took + 1;
 		batch->launches = next > batch->launches * GROWTH ? batch->launches * GROWTH
@@ -901,7 +901,7 @@ static void size_batch(struct cpu *cpu, size_t index)
 		                                                  : batch->launches + 1;
 		took = UINT64_MAX;
 	}
-	uint64_t windows = sample_ns / took;
+	uint64_t windows = took > 0 ? sample_ns / took : WINDOWS;
 	batch->windows = windows < 1 ? 1 : windows > WINDOWS ? WINDOWS : (uint32_t)windows;
 }
 
@@ -918,9 +918,39 @@ static void say_method(struct cpu *cpu)
 	        cpu->clock.overhead_ns, (double)cpu->floor_ps / 1e6, cpu->disturbed, cpu->samples);
 }
 
+static uint64_t median(uint64_t *value, size_t count)
+{
+	for (size_t i = 1; i < count; i++) {
+		uint64_t moving = value[i];
+		size_t j = i;
+		for (; j > 0 && value[j - 1] > moving; j--)
+			value[j] = value[j - 1];
+		value[j] = moving;
+	}
+	if (count == 0)
+		return 0;
+	return (value[(count - 1) / 2] + value[count / 2]) / 2;
+}
+
+/* What every launch costs before it does anything: below this nothing is told apart. */
+static uint64_t empty_launch_ps(struct cpu *cpu)
+{
+	enum { FLOOR_WINDOWS = 31, FLOOR_LAUNCHES = 32 };
+	uint64_t took[FLOOR_WINDOWS] = {0};
+	uint64_t spent = 0;
+	size_t count = 0;
+	while (count < FLOOR_WINDOWS && (spent < patience_ns || count == 0)) {
+		uint64_t begin = ft_clock_ns();
+		for (int i = 0; i < FLOOR_LAUNCHES; i++)
+			ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), empty_work, NULL);
+		took[count] = ft_clock_ns() - begin;
+		spent += took[count++];
+	}
+	return median(took, count) * 1000 / FLOOR_LAUNCHES;
+}
+
 static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
 {
-	enum { FLOOR_LAUNCHES = 1000 };
 	struct cpu *cpu = self_of(backend);
 	(void)error;
 	ft_clock_probe(&cpu->clock);
@@ -931,10 +961,7 @@ static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
 		else
 			ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), empty_work, NULL);
 	}
-	begin = ft_clock_ns();
-	for (int i = 0; i < FLOOR_LAUNCHES; i++)
-		ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), empty_work, NULL);
-	cpu->floor_ps = (ft_clock_ns() - begin) * 1000 / FLOOR_LAUNCHES;
+	cpu->floor_ps = empty_launch_ps(cpu);
 	say_method(cpu);
 	return 0;
 }
@@ -945,25 +972,13 @@ static uint64_t interruptions(void)
 	return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
-static uint64_t median(uint64_t *value, size_t count)
-{
-	for (size_t i = 1; i < count; i++) {
-		uint64_t moving = value[i];
-		size_t j = i;
-		for (; j > 0 && value[j - 1] > moving; j--)
-			value[j] = value[j - 1];
-		value[j] = moving;
-	}
-	return (value[(count - 1) / 2] + value[count / 2]) / 2;
-}
-
 /* The median of some windows. One in which the scheduler took a core away is taken again, while that is
  * cheap: chosen by what happened to it and not by its time, a sample stays unbiased. */
 static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sample_ps, struct ft_error *error)
 {
 	struct cpu *cpu = self_of(backend);
-	uint64_t calm[WINDOWS_MOST];
-	uint64_t rough[WINDOWS_MOST];
+	uint64_t calm[WINDOWS_MOST] = {0};
+	uint64_t rough[WINDOWS_MOST] = {0};
 	size_t calm_count = 0;
 	size_t rough_count = 0;
 	uint64_t spent = 0;

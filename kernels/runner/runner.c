@@ -501,9 +501,11 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 		return -1;
 
 	struct ft_sweep_member *member = calloc(1, sizeof(*member));
-	int result = member ? 0 : ft_fail(error, FT_E_MEMORY, "no memory for a sweep");
+	int result = 0;
+	if (!member)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep");
 	const struct ft_schema *schema = sweep->kernel->schema(server->backend->kind);
-	for (uint32_t i = 0; i < count && result == 0; i++)
+	for (uint32_t i = 0; i < sweep->count && result == 0; i++)
 		result = read_member(sweep, i, &cursor, schema, member, error);
 	free(member);
 	return result;

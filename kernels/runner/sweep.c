@@ -42,6 +42,7 @@ static uint64_t next_random(uint64_t *state)
 
 int ft_sweep_init(struct ft_sweep *sweep, size_t count, struct ft_error *error)
 {
+	sweep->count = 0;
 	sweep->trial = calloc(count ? count : 1, sizeof(*sweep->trial));
 	sweep->standing = calloc(count ? count : 1, sizeof(*sweep->standing));
 	if (!sweep->trial || !sweep->standing) {
@@ -54,7 +55,7 @@ int ft_sweep_init(struct ft_sweep *sweep, size_t count, struct ft_error *error)
 
 void ft_sweep_free(struct ft_sweep *sweep)
 {
-	for (size_t i = 0; i < sweep->count; i++)
+	for (size_t i = 0; sweep->trial && i < sweep->count; i++)
 		free(sweep->trial[i].sample_ps);
 	free(sweep->trial);
 	free(sweep->standing);

@@ -201,7 +201,7 @@ struct link {
 
 static void link_open(struct link *link, const struct script *script)
 {
-	int pair[2];
+	int pair[2] = {-1, -1};
 	*link = (struct link){.descriptor = -1};
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	link->calls =
@@ -255,6 +255,7 @@ static bool hear(struct link *link, struct ft_envelope *envelope)
 {
 	struct ft_view message;
 	struct ft_error error;
+	*envelope = (struct ft_envelope){0};
 	for (;;) {
 		int got = ft_inbox_next(&link->inbox, &message, &error);
 		assert_true(got >= 0);
@@ -395,16 +396,16 @@ struct heard {
 static void take_round(struct heard *heard, const struct ft_runner_event *event)
 {
 	struct ft_cursor cursor = ft_cursor_of(event->samples.data, event->samples.length);
-	uint32_t count;
+	uint32_t count = 0;
 	if (heard->rounds == 0)
 		heard->first_round = event->round;
 	assert_int_equal(event->round, heard->first_round + heard->rounds);
 	heard->rounds++;
 	assert_true(ft_read_array(&cursor, &count));
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t two;
-		uint64_t index;
-		uint64_t sample;
+		uint32_t two = 0;
+		uint64_t index = 0;
+		uint64_t sample = 0;
 		assert_true(ft_read_array(&cursor, &two) && two == 2 && ft_read_uint(&cursor, &index) &&
 		        ft_read_uint(&cursor, &sample));
 		assert_true(index < MEMBERS);
@@ -517,8 +518,8 @@ static void hello_tells_devices_identity_and_schema(void **state)
 	struct ft_runner_kernel kernel;
 	struct ft_schema schema;
 	struct ft_envelope envelope;
-	struct ft_view view;
-	uint32_t count;
+	struct ft_view view = {0};
+	uint32_t count = 0;
 	(void)state;
 	link_open(&link, plain);
 	ask(&link, "hello", &ft_runner_hello_request_message, &hello);
@@ -545,7 +546,7 @@ static void a_space_is_answered_and_bad_ones_are_refused_by_field(void **state)
 	struct ft_space_request request = {.kernel = "rmsnorm", .problem = problem_of(64), .device = "cpu:0"};
 	struct ft_space_reply reply;
 	struct ft_envelope envelope;
-	uint32_t count;
+	uint32_t count = 0;
 	(void)state;
 	link_open(&link, plain);
 	greet(&link);
