@@ -3,7 +3,8 @@
 
 A sample is a CUDA graph of many launches over sets of buffers, after the caches were cleared by reading other memory;
 the contenders take turns in rounds. Flytune's code objects are built and chosen by the runner (explore.py writes its
-choice), loaded with the driver and launched by their launch contract. Needs torch, triton and a GPU."""
+choice), loaded with the driver and launched by their launch contract. Needs torch, triton and a GPU. A peer that fails is
+left out, and said so; Triton's own search over its configs is timed for each new row length, with nothing cached."""
 import argparse
 import ctypes
 import json
@@ -11,9 +12,13 @@ import math
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
+
+# nothing of another run may make Triton's search or torch.compile look faster than they are
+CACHE = tempfile.mkdtemp(prefix="flytune-speed-")
+os.environ["TRITON_CACHE_DIR"] = os.path.join(CACHE, "triton")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE, "inductor")
 
 import torch
 import triton
@@ -84,6 +89,26 @@ def rms_kernel(y, x, w, n, eps, BLOCK: tl.constexpr, EVICT: tl.constexpr):
 TRITON_CONFIGS = [(warps, evict) for warps in (1, 2, 4, 8, 16, 32) for evict in (False, True)]
 
 
+def complain(who, error):
+    print(f"  {who}: left out: {str(error).strip()[-300:]}", flush=True)
+
+
+def plain_copy(y, x, w):
+    y.copy_(x)
+
+
+def triton_search(m, n, bench):
+    """Seconds that triton.autotune takes to choose among the configs, nothing of them compiled before."""
+    block = triton.next_power_of_2(n)
+    configs = [triton.Config({"EVICT": evict}, num_warps=warps) for warps, evict in TRITON_CONFIGS]
+    tuned = triton.autotune(configs=configs, key=["n"])(rms_kernel)
+    torch.cuda.synchronize()
+    begin = time.time()
+    tuned[(m,)](bench.y[0], bench.x[0], bench.w[0], n, EPS, BLOCK=block)
+    torch.cuda.synchronize()
+    return time.time() - begin
+
+
 def triton_rms(m, n, warps, evict):
     block = triton.next_power_of_2(n)
     return lambda y, x, w: rms_kernel[(m,)](y, x, w, n, EPS, BLOCK=block, EVICT=evict, num_warps=warps)
@@ -151,9 +176,8 @@ class Bench:
 
     def race(self, contenders, rounds):
         graphs, times = {}, {}
+        contenders = self.working(contenders)
         first = next(iter(contenders.values()))
-        for function in contenders.values():
-            function(self.y[0], self.x[0], self.w[0])
         g = self.graph(first, min(self.sets, 16))
         for _ in range(30):
             us = self.sample(g, min(self.sets, 16))
@@ -163,12 +187,25 @@ class Bench:
                 graphs[name] = self.graph(function, count)
                 self.sample(graphs[name], count)
                 times[name] = []
-            except Exception as error:  # a peer that does not work is left out
-                print(f"  {name}: {error}", file=sys.stderr)
+            except Exception as error:
+                graphs.pop(name, None)
+                complain(f"{self.m}x{self.n} {name}", error)
         for _ in range(rounds):
             for name, graph in graphs.items():
                 times[name].append(self.sample(graph, count))
         return {name: statistics.median(values) for name, values in times.items()}, count
+
+    def working(self, contenders):
+        """Those that run at all."""
+        good = {}
+        for name, function in contenders.items():
+            try:
+                function(self.y[0], self.x[0], self.w[0])
+                torch.cuda.synchronize()
+                good[name] = function
+            except Exception as error:
+                complain(f"{self.m}x{self.n} {name}", error)
+        return good
 
     def error(self, function):
         y = torch.full_like(self.x[0], float("nan"))
@@ -184,6 +221,78 @@ class Bench:
         return worst
 
 
+def contenders_of(args, m, n, choice, bench, folder, lean):
+    """All that race for a shape: the runner's configs, torch, Triton, and copies."""
+    found = {}
+    for name in ("winner", "second", "default", "worst"):
+        if name in choice or name == "default":
+            try:
+                found[name] = Flytune(args.runner, m, n, choice.get(name, {}), folder)
+            except Exception as error:
+                complain(f"{m}x{n} {name}", getattr(error, "stderr", None) or error)
+    found["torch"] = lambda y, x, w: torch.nn.functional.rms_norm(x, (n,), w, EPS)
+    for mode in args.compile.split(","):
+        if lean and mode != "default":
+            continue
+        try:
+            torch._dynamo.reset()
+            compiled = torch.compile(formula, dynamic=False, mode=None if mode == "default" else mode)
+            compiled(bench.y[0], bench.x[0], bench.w[0])
+            found["compile" if mode == "default" else "compile-" + mode] = compiled
+        except Exception as error:
+            complain(f"{m}x{n} torch.compile {mode}", error)
+    for warps, evict in TRITON_CONFIGS:
+        if triton.next_power_of_2(n) // (32 * warps) <= 256:
+            found[f"triton{warps}{'e' if evict else ''}"] = triton_rms(m, n, warps, evict)
+    found["copy"] = plain_copy
+    for block, warps, evict in ((1024, 4, False), (2048, 4, True), (4096, 8, False), (8192, 8, True), (4096, 4, True)):
+        found[f"copy{block}.{warps}{'e' if evict else ''}"] = triton_copy(m, n, block, warps, evict)
+    return found
+
+
+def best(times, *prefixes):
+    return min((v for k, v in times.items() if k.startswith(prefixes)), default=float("nan"))
+
+
+def report(table):
+    mean = lambda values: math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+    print(f"{'m x n':>14} {'default':>8} {'winner':>8} {'worst':>8} {'torch':>8} {'compile':>8} {'triton':>8} "
+          f"{'copy':>8} {'peer/win':>8} {'copy/win':>8} {'dflt/win':>8} {'GB/s':>5} {'search':>6}")
+    ratios, gaps = [], []
+    for row in table:
+        t = row["times"]
+        win = t.get("winner", t.get("default", float("nan")))
+        peer, copy = best(t, "triton", "compile", "torch"), best(t, "copy")
+        if peer == peer and win == win:
+            ratios.append(peer / win)
+        if "default" in t and win == win:
+            gaps.append(t["default"] / win)
+        get = lambda name: t.get(name, float("nan"))
+        print(f"{row['m']:>7}x{row['n']:<6} {get('default'):8.3f} {win:8.3f} {get('worst'):8.3f} {get('torch'):8.3f} "
+              f"{best(t, 'compile'):8.3f} {best(t, 'triton'):8.3f} {copy:8.3f} {peer / win:8.3f} {copy / win:8.3f} "
+              f"{get('default') / win:8.3f} {4 * row['m'] * row['n'] / win / 1e3:5.0f} "
+              f"{row.get('triton_search_s') or float('nan'):6.2f}")
+    print(f"geometric means: best peer / winner {mean(ratios):.3f} (least {min(ratios, default=float('nan')):.3f}), "
+          f"default / winner {mean(gaps):.3f}; search: seconds that Triton takes for its {len(TRITON_CONFIGS)} configs")
+
+
+def measure(args, m, n, choice, cache, folder, lean):
+    bench = Bench(m, n, cache)
+    row = {"m": m, "n": n, "sets": bench.sets, "triton_search_s": None}
+    if m * n * 4 <= 1 << 27:
+        try:
+            row["triton_search_s"] = triton_search(m, n, bench)
+        except Exception as error:
+            complain(f"{m}x{n} triton.autotune", error)
+    contenders = contenders_of(args, m, n, choice, bench, folder, lean)
+    row["times"], row["launches"] = bench.race(contenders, args.rounds)
+    row["error"] = {}
+    for name in ("winner", "default", "torch", "compile"):
+        if name in row["times"]:
+            row["error"][name] = bench.error(contenders[name])
+    return row
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--runner", required=True)
@@ -191,68 +300,31 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=190)
-    parser.add_argument("--compile", default="default", help="modes of torch.compile, comma-separated")
+    parser.add_argument("--compile", default="default,max-autotune-no-cudagraphs", help="modes of torch.compile")
+    parser.add_argument("--shapes", help="MxN,...; else those that speed is promised for")
     args = parser.parse_args()
     begin = time.time()
-    choices = {}
+    choices, table = {}, []
     if args.choices and os.path.exists(args.choices):
         with open(args.choices) as file:
             choices = json.load(file)
-    folder = tempfile.mkdtemp(prefix="flytune-speed-")
     cache = torch.cuda.get_device_properties(0).L2_cache_size
-    table = []
-    for m, n in SHAPES:
-        if time.time() - begin > args.seconds:
+    shapes = [tuple(map(int, s.split("x"))) for s in args.shapes.split(",")] if args.shapes else SHAPES
+    for m, n in shapes:
+        spent = time.time() - begin
+        if spent > args.seconds:
             print(f"out of time before {m}x{n}")
             break
-        bench = Bench(m, n, cache)
-        contenders = {}
-        choice = choices.get(f"{m}x{n}", {})
-        for name in ("winner", "second", "third", "default", "worst"):
-            if name in choice:
-                contenders[name] = Flytune(args.runner, m, n, choice[name], folder)
-        if "default" not in contenders:
-            contenders["default"] = Flytune(args.runner, m, n, {}, folder)
-        contenders["torch"] = lambda y, x, w: torch.nn.functional.rms_norm(x, (n,), w, EPS)
-        for mode in args.compile.split(","):
-            torch._dynamo.reset()
-            compiled = torch.compile(formula, dynamic=False, mode=None if mode == "default" else mode)
-            contenders["compile" if mode == "default" else mode] = compiled
-            compiled(bench.y[0], bench.x[0], bench.w[0])
-        for warps, evict in TRITON_CONFIGS:
-            if triton.next_power_of_2(n) // (32 * warps) <= 256:
-                contenders[f"triton{warps}{'e' if evict else ''}"] = triton_rms(m, n, warps, evict)
-        contenders["copy"] = lambda y, x, w: y.copy_(x) and None
-        for block, warps, evict in ((1024, 4, False), (2048, 4, True), (4096, 8, False), (8192, 8, True), (4096, 4, True)):
-            contenders[f"copy{block}.{warps}{'e' if evict else ''}"] = triton_copy(m, n, block, warps, evict)
-        times, launches = bench.race(contenders, args.rounds)
-        row = {"m": m, "n": n, "launches": launches, "sets": bench.sets, "times": times,
-               "error": {name: bench.error(contenders[name]) for name in ("winner", "default", "torch", "compile")
-                         if name in contenders}}
-        table.append(row)
+        try:
+            table.append(measure(args, m, n, choices.get(f"{m}x{n}", {}), cache, CACHE, spent > args.seconds * 0.6))
+        except Exception as error:
+            complain(f"{m}x{n}", error)
         with open(args.out, "w") as file:
-            json.dump(table, file, indent=1)
-        del bench, contenders
+            json.dump({"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__,
+                       "triton": triton.__version__, "rows": table}, file, indent=1)
         torch.cuda.empty_cache()
-
-    print(f"{'m x n':>14} {'default':>8} {'winner':>8} {'worst':>8} {'torch':>8} {'compile':>8} {'triton':>8} "
-          f"{'copy':>8} {'peer/win':>8} {'copy/win':>8} {'win/dflt':>8}  GB/s")
-    ratios, gaps = [], []
-    for row in table:
-        t = row["times"]
-        best = lambda prefix: min((v for k, v in t.items() if k.startswith(prefix)), default=float("nan"))
-        own = {k: t[k] for k in ("winner", "second", "third") if k in t}
-        win = min(own.values()) if own else t["default"]
-        peer = min(best("triton"), min(v for k, v in t.items() if k in ("compile", "torch") or k.startswith("max-")))
-        copy = best("copy")
-        ratios.append(peer / win)
-        gaps.append(win / t["default"])
-        print(f"{row['m']:>7}x{row['n']:<6} {t['default']:8.3f} {win:8.3f} {t.get('worst', float('nan')):8.3f} "
-              f"{t['torch']:8.3f} {t.get('compile', float('nan')):8.3f} {best('triton'):8.3f} {copy:8.3f} {peer / win:8.3f} "
-              f"{copy / win:8.3f} {win / t['default']:8.3f}  {(4 * row['m'] * row['n']) / win / 1e3:.0f}")
-    mean = lambda values: math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
-    print(f"geometric mean of peer/winner {mean(ratios):.3f}, of winner/default {mean(gaps):.3f}; "
-          f"{time.time() - begin:.0f} s")
+        print(f"  {m}x{n} done after {time.time() - begin:.0f} s", flush=True)
+    report(table)
 
 
 if __name__ == "__main__":
