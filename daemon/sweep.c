@@ -906,10 +906,12 @@ void sweep_runner_gone(
 		if (sweep->phase == SWEEP_RUNS && sweep->busy >= 0) {
 			struct trial *trial = &sweep->trials->trial[sweep->busy];
 
+			/* What the runner said of it before it went tells more. */
+			if (trial->status != TRIAL_FAILED || trial->reason[0] == '\0')
+				(void)snprintf(trial->reason, sizeof(trial->reason),
+				        "its runner failed in stage %s: %.180s",
+				        options_stage_word(sweep->busy_stage), why->message);
 			trial->status = cause == RUNNER_LATE ? TRIAL_TIMEOUT : TRIAL_FAILED;
-			(void)snprintf(trial->reason, sizeof(trial->reason),
-			        "its runner failed in stage %s: %.180s",
-			        options_stage_word(sweep->busy_stage), why->message);
 			note_trial(sweep, (uint32_t)sweep->busy);
 			out_after_timing(sweep, trial);
 			store_trials(sweep);

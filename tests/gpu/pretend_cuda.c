@@ -3,7 +3,8 @@
  *
  * Built as libcuda.so.1 and libnvrtc.so.13, so that the whole of flytune-runner-cuda runs where there is no
  * GPU. It proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
- * "slow", "memory=MIB" (what the device has). */
+ * "memory=MIB" (what the device has), "free=MIB" (what others leave of it). The faults that the device code has for tests are acted out: one never
+ * ends, and after a wild write every call fails, as on a real device. */
 
 #include <elf.h>
 #include <stdbool.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/rmsnorm/reference.h"
 
@@ -52,6 +54,9 @@ static bool spoiled(const char *how)
 
 	return text && strcmp(text, how) == 0;
 }
+
+/* Of a device that is lost to this process: the driver keeps such a state, too. */
+static bool lost;
 
 static uint64_t option_of(const struct module *module, const char *name)
 {
@@ -152,12 +157,18 @@ static int rmsnorm(const struct launch *launch)
 
 	if (launch->block != option_of(module, "-DRN_BLOCK_THREADS=") || launch->grid == 0 || rows == 0)
 		return INVALID;
-	if (spoiled("lost"))
+	uint64_t fault = option_of(module, "-DRN_FAULT=");
+
+	while (fault == 1)
+		pause();
+	if (spoiled("lost") || fault == 2) {
+		lost = true;
 		return ILLEGAL;
+	}
 	rmsnorm_reference_store(&problem, pointer(a[1]), pointer(a[2]), 0, problem.m, pointer(a[0]));
 	if (spoiled("wrong") && launch->block == 256)
 		end[-1] ^= 0x10;
-	if (spoiled("outside") && launch->block == 256)
+	if ((spoiled("outside") && launch->block == 256) || fault == 3)
 		end[3] = 0;
 	return OK;
 }
@@ -167,6 +178,8 @@ static int run(const struct launch *launch)
 	const uint64_t *a = launch->argument;
 	const char *name = launch->function->name;
 
+	if (lost)
+		return ILLEGAL;
 	if (strcmp(name, "flytune_rmsnorm") == 0)
 		return rmsnorm(launch);
 	if (strcmp(name, "check_rows") == 0)
@@ -270,8 +283,10 @@ EXPORT int cuCtxSetCurrent(void *context)
 
 EXPORT int cuMemGetInfo_v2(size_t *available, size_t *total)
 {
+	const char *text = getenv("FLYTUNE_PRETEND");
+
 	*total = memory_size();
-	*available = *total;
+	*available = text && strncmp(text, "free=", 5) == 0 ? strtoull(text + 5, NULL, 10) << 20 : *total;
 	return OK;
 }
 
@@ -371,7 +386,7 @@ EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, u
 			narrow = widths[i].narrow;
 	for (unsigned i = 0; i < arguments_of(function->name); i++)
 		memcpy(&launch.argument[i], arguments[i], narrow >> i & 1 ? 4 : 8);
-	if (!stream->capturing)
+	if (!stream || !stream->capturing)
 		return run(&launch);
 	struct launch *more =
 	        realloc(stream->graph.launch, (stream->graph.count + 1) * sizeof *stream->graph.launch);
@@ -399,6 +414,17 @@ EXPORT int cuStreamDestroy_v2(struct stream *stream)
 EXPORT int cuStreamSynchronize(struct stream *stream)
 {
 	(void)stream;
+	return lost ? ILLEGAL : OK;
+}
+
+EXPORT int cuCtxSynchronize(void)
+{
+	return lost ? ILLEGAL : OK;
+}
+
+EXPORT int cuDeviceGet(int *device, int ordinal)
+{
+	*device = ordinal;
 	return OK;
 }
 

@@ -1,0 +1,153 @@
+"""The GPU runner's whole road under the daemon, with a CUDA driver and a run-time compiler that pretend.
+
+Code objects, verification, timing by graphs, the code that is kept, and what becomes of a sweep when a kernel never ends
+or writes wildly. What the device code itself computes is proven elsewhere."""
+import json
+import os
+import subprocess
+
+import pytest
+
+import harness
+
+RUNNER = harness.program("flytune-runner-cuda")
+PRETENDED = harness.BUILD / "tests" / "gpu" / "libpretend_cuda.so"
+SHAPE = dict(m=3, n=1024)
+LOOP = "loop:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=1,waves_per_eu=0"
+
+pytestmark = pytest.mark.skipif(harness.INSTRUMENTED, reason="the pretended driver is built without instruments")
+
+
+@pytest.fixture
+def driver(tmp_path):
+    """A folder with the pretended libraries, under the names that are looked for."""
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    for name in ("libcuda.so.1", "libnvrtc.so.13"):
+        (folder / name).symlink_to(PRETENDED)
+    return folder
+
+
+@pytest.fixture
+def gpu(tmp_path, driver, daemons):
+    """A daemon on the pretended GPU. Its runners take their fault from a file, and FLYTUNE_PRETEND from another."""
+    runner = tmp_path / "runner-cuda"
+    runner.write_text(f"""#!/bin/sh
+export LD_LIBRARY_PATH={driver}
+[ -f {tmp_path}/fault ] && export FLYTUNE_TEST_FAULT="$(cat {tmp_path}/fault)"
+[ -f {tmp_path}/pretend ] && export FLYTUNE_PRETEND="$(cat {tmp_path}/pretend)"
+exec {RUNNER} "$@"
+""")
+    runner.chmod(0o755)
+    daemon = daemons(device="cuda", arguments=["--runner", f"cuda={runner}", "--deadline", "verify=2", "--deadline", "measure=2",
+                                               "--budget", "5"])
+    return daemon.start()
+
+
+def by_status(trials):
+    found = {}
+    for trial in trials:
+        found.setdefault(trial["status"], []).append(trial)
+    return found
+
+
+def restart_runner(gpu):
+    """The next sweep gets a new runner, which reads its faults anew."""
+    for pid in gpu.runner_pids():
+        os.kill(pid, 9)
+        harness.await_death(pid)
+
+
+def test_a_gpu_is_tuned_and_its_code_is_kept(gpu):
+    first = gpu.tune(**SHAPE)
+    assert first[0]["state"] == "done", first
+    answer = gpu.lookup(**SHAPE)
+    assert answer["source"] == "tuned" and answer["device"].startswith("cuda")
+    trials = by_status(gpu.trials(**SHAPE))
+    assert len(trials["ok"]) > 2 and not set(trials) - {"ok", "pruned", "same_code_as"}
+    for trial in trials["ok"]:
+        assert trial["registers"] == 32 and len(trial["code"]) == 32
+        code = gpu.state / "code" / f"{trial['code']}.code"
+        header = json.loads(code.read_bytes().split(b"\n", 1)[0])
+        assert header["symbol"] == "flytune_rmsnorm" and header["launch"]["block"] == trial["config"]["BLOCK_THREADS"]
+    kept = {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}
+    gpu.tune("--force", **SHAPE)
+    assert kept == {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}, "code was built again"
+
+
+def test_another_m_is_tuned_with_the_same_code(gpu):
+    gpu.tune(m=3, n=512)
+    count = len(list((gpu.state / "code").iterdir()))
+    gpu.tune(m=5, n=512)
+    assert len(list((gpu.state / "code").iterdir())) == count
+
+
+def test_a_kernel_that_never_ends_costs_one_config(gpu, tmp_path):
+    (tmp_path / "fault").write_text(LOOP)
+    restart_runner(gpu)
+    pid = gpu.pid
+    job = gpu.tune(**SHAPE)[0]
+    assert job["state"] == "done" and gpu.status()["runner_restarts"] >= 1
+    lost = by_status(gpu.trials(**SHAPE))["timeout"]
+    assert all(trial["config"]["ROW_THREADS"] == 128 for trial in lost) and len(lost) == 1
+    (tmp_path / "fault").unlink()
+    restart_runner(gpu)
+    # The verdict stands for that problem; the next is as if nothing had been.
+    assert gpu.tune(m=5, n=1024)[0]["state"] == "done"
+    assert not set(by_status(gpu.trials(m=5, n=1024))) - {"ok", "pruned", "same_code_as"}
+    assert gpu.pid == pid and gpu.status()["answers"] == 2
+
+
+def test_a_wild_write_loses_the_device_and_one_config(gpu, tmp_path):
+    (tmp_path / "fault").write_text(LOOP.replace("loop:", "wild:"))
+    restart_runner(gpu)
+    job = gpu.tune(**SHAPE)[0]
+    assert job["state"] == "done" and gpu.status()["runner_restarts"] >= 1
+    failed = by_status(gpu.trials(**SHAPE))["failed"]
+    assert len(failed) == 1 and "illegal" in failed[0]["reason"]
+    (tmp_path / "fault").unlink()
+    restart_runner(gpu)
+    assert gpu.tune(m=5, n=1024)[0]["state"] == "done"
+    assert not set(by_status(gpu.trials(m=5, n=1024))) - {"ok", "pruned", "same_code_as"}
+
+
+@pytest.mark.parametrize("how, words", [("wrong", "row 2"), ("outside", "outside of its rows")])
+def test_a_wrong_output_never_wins(gpu, tmp_path, how, words):
+    (tmp_path / "pretend").write_text(how)
+    restart_runner(gpu)
+    gpu.tune(m=3, n=2048)
+    wrong = by_status(gpu.trials(m=3, n=2048))["wrong"]
+    assert wrong and all(trial["config"]["BLOCK_THREADS"] == 256 and words in trial["reason"] for trial in wrong)
+    assert gpu.lookup(m=3, n=2048)["config"]["BLOCK_THREADS"] != 256
+
+
+def test_a_full_device_is_told_in_plain_words(gpu, tmp_path):
+    (tmp_path / "pretend").write_text("free=270")
+    restart_runner(gpu)
+    told = gpu.ctl("tune", *harness.shape(m=4000, n=4096), check=False)
+    assert told.status == 4 and "MiB may be used" in told.json[0]["reason"]
+
+
+def explore(driver, *words, **env):
+    return subprocess.run([RUNNER, *words], env={**os.environ, "LD_LIBRARY_PATH": str(driver), **env}, capture_output=True,
+                          text=True, timeout=harness.DEADLINE)
+
+
+def test_a_compiler_that_aborts_is_named(driver, tmp_path):
+    ran = explore(driver, "build", "rmsnorm", "--arch", "sm_77", "--n", "4096", "--dtype", "bf16")
+    assert ran.returncode == 1 and "this compiler does not know sm_77" in ran.stderr
+
+
+def test_an_offline_build_tells_its_launch(driver, tmp_path):
+    out = tmp_path / "code"
+    ran = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "4096", "--dtype", "bf16", "--config",
+                  "BLOCK_THREADS=256,waves_per_eu=0", "-o", out)
+    told = json.loads(ran.stdout)
+    assert told["launch"]["block"] == 256 and out.stat().st_size == told["size"]
+
+
+def test_options_from_the_environment_do_not_reach_the_compiler(driver):
+    ran = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32", NVCC_APPEND_FLAGS="-DX",
+                  NVRTC_APPEND_FLAGS="-DX")
+    plain = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32")
+    assert json.loads(ran.stdout)["code"] == json.loads(plain.stdout)["code"]
