@@ -119,7 +119,9 @@ INLINE struct pair load(enum format format, const char *from)
 {
 	struct pair value;
 	if (format == F32) {
-		memcpy(&value, from, sizeof(value));
+		/* Each by itself: of a copy of both gcc makes a detour over the stack. */
+		memcpy(&value.first, from, sizeof(value.first));
+		memcpy(&value.second, from + sizeof(value.first), sizeof(value.second));
 		return value;
 	}
 #if defined(__AVX512F__)
