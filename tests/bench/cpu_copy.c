@@ -189,8 +189,8 @@ static int prepare(struct bench *bench, const struct ft_traits *traits)
 	bench->set = sets[0];
 	bench->pool = ft_pool_new(bench->cores, cpu);
 	bench->bytes = (bench->problem.m * bench->problem.n * size + LINE - 1) / LINE * LINE;
-	bench->sets = traits->cache * 5 / 4 / (2 * bench->bytes) + 1;
-	if (bench->sets < 2)
+	bench->sets = traits->cache * 5 / 4 / (2 * bench->bytes + 1) + 1;
+	if (bench->sets < 2) /* never the pair of the launch before */
 		bench->sets = 2;
 	bench->memory = mmap(NULL, bench->sets * 2 * bench->bytes, PROT_READ | PROT_WRITE,
 	        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
