@@ -1091,6 +1091,10 @@ static int warm(struct ft_backend *self, struct ft_error *error)
 	for (size_t i = 0; i < gpu->count && !member; i++)
 		if (gpu->member[i].function)
 			member = &gpu->member[i];
+	/* In a sweep that goes on after a crash all may be verified already, and none be loaded. */
+	for (size_t i = 0; i < gpu->count && !member && !code; i++)
+		if (gpu->member[i].code.data && (code = load_member(gpu, &gpu->member[i], error)) == 0)
+			member = &gpu->member[i];
 	if (code || !member)
 		return code ? code : ft_fail(error, FT_E_UNAVAILABLE, "no config is ready to be timed");
 	if ((code = make_graph(gpu, member, (unsigned)at_least(1, at_most(gpu->sets, 16)), error)))

@@ -111,6 +111,14 @@ def test_a_wild_write_loses_the_device_and_one_config(gpu, tmp_path):
     assert not set(by_status(gpu.trials(m=5, n=1024))) - {"ok", "pruned", "same_code_as"}
 
 
+def test_losses_in_a_row_leave_a_sweep_that_has_nothing_left_to_verify(gpu, tmp_path):
+    """The last config to be verified is the one that takes the runner down, twice: two hints, one launch."""
+    (tmp_path / "fault").write_text("wild:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=1,waves_per_eu=0")
+    restart_runner(gpu)
+    assert gpu.tune(m=16, n=4096)[0]["state"] == "done"
+    assert len(by_status(gpu.trials(m=16, n=4096))["failed"]) == 2
+
+
 @pytest.mark.parametrize("how, words", [("wrong", "row 2"), ("outside", "outside of its rows")])
 def test_a_wrong_output_never_wins(gpu, tmp_path, how, words):
     (tmp_path / "pretend").write_text(how)

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""The whole way as a user goes it, on a real GPU: flytuned --device cuda, flytunectl tune, lookup, trials and code, and a
+program that launches the tuned kernel; how long a sweep takes with nothing cached, with the runner up, and with its code
+kept; and kernels that never end or write wildly. Needs nothing but Python."""
+import argparse
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+SHAPES = [(1, 4096), (16, 8192), (128, 8192), (1024, 8192), (4096, 4096)]
+DEADLINE = 120
+
+
+class Daemon:
+    def __init__(self, args, folder, extra=()):
+        self.args, self.folder = args, folder
+        self.socket, self.state = os.path.join(folder, "s"), os.path.join(folder, "state")
+        self.fault = os.path.join(folder, "fault")
+        wrapper = os.path.join(folder, "runner")
+        with open(wrapper, "w") as file:
+            file.write(f"#!/bin/sh\n[ -f {self.fault} ] && export FLYTUNE_TEST_FAULT=\"$(cat {self.fault})\"\n"
+                       f"exec {args.build}/kernels/runner/flytune-runner-{args.kind} \"$@\"\n")
+        os.chmod(wrapper, 0o755)
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(os.path.join(folder, "notify"))
+        notify.settimeout(DEADLINE)
+        self.log = open(os.path.join(folder, "log"), "ab")
+        self.process = subprocess.Popen(
+            [f"{args.build}/daemon/flytuned", "--socket", self.socket, "--state-dir", self.state, "--device", args.kind,
+             "--runner", f"{args.kind}={wrapper}", "--runner-idle", "1", *extra],
+            env={**os.environ, "NOTIFY_SOCKET": os.path.join(folder, "notify")}, stdout=self.log, stderr=self.log)
+        while b"READY=1" not in notify.recv(4096):
+            pass
+
+    def ctl(self, *words, status=0):
+        ran = subprocess.run([f"{self.args.build}/client/flytunectl", "--json", "--socket", self.socket, *map(str, words)],
+                             capture_output=True, text=True, timeout=DEADLINE)
+        if ran.returncode != status:
+            raise AssertionError(f"flytunectl {words}: status {ran.returncode}: {ran.stdout} {ran.stderr}")
+        return json.loads(ran.stdout) if ran.stdout.strip().startswith(("{", "[")) else None
+
+    def tune(self, m, n, *more):
+        """The job, and the seconds that a user waited."""
+        begin = time.monotonic()
+        told = self.ctl("tune", *shape(m, n), *more)[0]
+        return told, time.monotonic() - begin
+
+    def trials(self, m, n):
+        found = {}
+        for trial in self.ctl("trials", *shape(m, n))["trials"]:
+            found.setdefault(trial["status"], []).append(trial)
+        return found
+
+    def runner_pids(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+
+    def runners_gone(self, kill=False):
+        """Waits until the idle runner was let go, or kills it."""
+        for pid in self.runner_pids():
+            handle = os.pidfd_open(pid)
+            if kill:
+                os.kill(pid, signal.SIGKILL)
+            if not select.select([handle], [], [], DEADLINE)[0]:
+                raise AssertionError("the idle runner stays")
+            os.close(handle)
+
+    def forget_code(self):
+        for name in os.listdir(os.path.join(self.state, "code")):
+            os.unlink(os.path.join(self.state, "code", name))
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(DEADLINE)
+
+
+def shape(m, n, dtype="bf16"):
+    return ["rmsnorm", "--m", m, "--n", n, "--dtype", dtype]
+
+
+def times(daemon):
+    """Seconds of a sweep, for each shape and each state of the caches."""
+    rows = []
+    for m, n in SHAPES:
+        daemon.runners_gone()
+        daemon.forget_code()
+        row = {"m": m, "n": n}
+        for state in ("nothing", "runner up", "code kept"):
+            if state == "runner up":
+                daemon.forget_code()
+            told, waited = daemon.tune(m, n, "--force")
+            row[state] = {"waited_s": waited, "sweep_s": told["sweep_s"], "trials": told["trials"], "config": told["config"]}
+        rows.append(row)
+        print(f"{m:>6}x{n:<6} {row['nothing']['trials']:>3} trials; seconds waited (swept): "
+              + ", ".join(f"{state} {row[state]['waited_s']:.3f} ({row[state]['sweep_s']:.3f})"
+                          for state in ("nothing", "runner up", "code kept")), flush=True)
+    return rows
+
+
+def launch(daemon, args, folder, m, n):
+    """The winner's code, and the example program that launches it."""
+    path = os.path.join(folder, "winner.code")
+    told = daemon.ctl("code", *shape(m, n), "-o", path)
+    print(f"code: {os.path.getsize(path)} bytes for {told['target']}, hash {told['hash']}")
+    ran = subprocess.run([f"{args.build}/client/example-launch", str(m), str(n), "bf16"], capture_output=True, text=True,
+                         timeout=DEADLINE, env={**os.environ, "FLYTUNE_SOCKET": daemon.socket})
+    print(ran.stdout.strip(), ran.stderr.strip())
+    assert ran.returncode == 0, f"the example ended with {ran.returncode}"
+    return {"code": {k: v for k, v in told.items()}, "example": ran.stdout.strip()}
+
+
+def inject(args, how):
+    """A bad kernel among the configs: the sweep ends, the next is right, the daemon does not notice."""
+    with tempfile.TemporaryDirectory(prefix="ft.") as folder:
+        daemon = Daemon(args, folder, ["--deadline", "verify=3", "--deadline", "measure=3"])
+        try:
+            with open(daemon.fault, "w") as file:
+                file.write(f"{how}:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=1,waves_per_eu=0,NONTEMPORAL=3")
+            daemon.runners_gone(kill=True)
+            told, waited = daemon.tune(64, 4096)
+            bad = daemon.trials(64, 4096)
+            hit = bad.get("timeout", []) + bad.get("failed", []) + bad.get("wrong", [])
+            assert told["state"] == "done" and len(hit) == 1, (told, hit)
+            os.unlink(daemon.fault)
+            daemon.runners_gone(kill=True)
+            after, _ = daemon.tune(65, 4096)
+            clean = daemon.trials(65, 4096)
+            assert after["state"] == "done" and not set(clean) - {"ok", "pruned", "same_code_as"}, clean.keys()
+            # The next sweep's times are those of a healthy device.
+            assert daemon.process.poll() is None and daemon.ctl("status")["runner_restarts"] >= 1
+            print(f"{how}: {hit[0]['status']} ({hit[0]['reason']}), sweep done after {waited:.1f} s, next sweep right, "
+                  f"winner {after['time_us'] if 'time_us' in after else after['config']}", flush=True)
+            return {"status": hit[0]["status"], "reason": hit[0]["reason"], "waited_s": waited}
+        finally:
+            daemon.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True, help="the build folder")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--kind", default="cuda")
+    args = parser.parse_args()
+    results, failed = {}, 0
+
+    def step(name, function, *more):
+        nonlocal failed
+        try:
+            results[name] = function(*more)
+        except Exception as error:
+            failed += 1
+            print(f"FAILED {name}: {str(error)[-600:]}", flush=True)
+        with open(args.out, "w") as file:
+            json.dump(results, file, indent=1)
+
+    with tempfile.TemporaryDirectory(prefix="ft.") as folder:
+        daemon = Daemon(args, folder)
+        try:
+            step("devices", daemon.ctl, "devices")
+            step("times", times, daemon)
+            step("lookup", daemon.ctl, "lookup", *shape(4096, 4096))
+            step("trials", daemon.ctl, "trials", *shape(4096, 4096))
+            step("launch", launch, daemon, args, folder, 4096, 4096)
+        finally:
+            status = daemon.stop()
+            if status:
+                failed += 1
+            if failed:
+                with open(os.path.join(folder, "log")) as file:
+                    print(file.read()[-3000:])
+    for how in ("loop", "wild", "near"):
+        step(how, inject, args, how)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
