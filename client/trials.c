@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/effect.h"
 #include "client/list.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -11,6 +12,8 @@ struct flytune_trial_list {
 	struct flytune_trials_info info;
 	struct flytune_trial *trial;
 	size_t count;
+	struct flytune_effect *effect;
+	size_t effects;
 };
 
 static int read_trial(struct ft_view data, void *element, struct ft_error *error)
@@ -33,10 +36,26 @@ static int read_trial(struct ft_view data, void *element, struct ft_error *error
 	shown->spills = trial.spills;
 	shown->build_ns = trial.build_ns;
 	shown->error = trial.error;
+	shown->ratio = trial.ratio;
+	shown->ratio_low = trial.ratio_low;
+	shown->ratio_high = trial.ratio_high;
 	snprintf(shown->code, sizeof shown->code, "%s", trial.code);
 	snprintf(shown->reason, sizeof shown->reason, "%s", trial.reason);
 	shown->knob_count = answer_knobs(&trial.config, shown->knob);
 	shown->same_as_count = answer_knobs(&trial.same_as, shown->same_as);
+	return 0;
+}
+
+static int read_knob(struct ft_view data, void *element, struct ft_error *error)
+{
+	struct flytune_effect *effect = element;
+	struct ft_schema_knob knob;
+
+	if (ft_decode(&ft_schema_knob_message, data, &knob, error) != 0)
+		return -1;
+	flytune_effect_init(effect);
+	snprintf(effect->name, sizeof effect->name, "%s", knob.name);
+	effect->changes_bits = knob.changes_bits;
 	return 0;
 }
 
@@ -49,6 +68,16 @@ static int read_trials(struct ft_view body, flytune_trial_list *list, struct ft_
 	        list_read(reply.trials, sizeof *list->trial, read_trial, &array, &list->count, error) != 0)
 		return -1;
 	list->trial = array;
+	array = NULL;
+	if (reply.knobs.data != NULL &&
+	        list_read(reply.knobs, sizeof *list->effect, read_knob, &array, &list->effects, error) != 0) {
+		free(list->trial);
+		list->trial = NULL;
+		return -1;
+	}
+	list->effect = array;
+	for (size_t i = 0; i < list->effects; i++)
+		effect_measure(&list->effect[i], list->trial, list->count);
 	flytune_trials_info_init(&list->info);
 	snprintf(list->info.device, sizeof list->info.device, "%s", reply.device);
 	snprintf(list->info.identity, sizeof list->info.identity, "%s", reply.identity);
@@ -56,6 +85,9 @@ static int read_trials(struct ft_view body, flytune_trial_list *list, struct ft_
 	list->info.rounds = reply.rounds;
 	list->info.seed = reply.seed;
 	list->info.conclusive = reply.conclusive;
+	list->info.sweep_ns = reply.sweep_ns;
+	list->info.band_ppm = reply.band_ppm;
+	snprintf(list->info.reason, sizeof list->info.reason, "%s", reply.reason);
 	return 0;
 }
 
@@ -104,9 +136,16 @@ void flytune_trial_list_info(const flytune_trial_list *list, struct flytune_tria
 	sized_out(info, &list->info, sizeof list->info);
 }
 
+int flytune_trial_list_effect(const flytune_trial_list *list, size_t index, struct flytune_effect *effect)
+{
+	return index < list->effects && sized_out(effect, &list->effect[index], sizeof list->effect[index]);
+}
+
 void flytune_trial_list_free(flytune_trial_list *list)
 {
-	if (list != NULL)
+	if (list != NULL) {
 		free(list->trial);
+		free(list->effect);
+	}
 	free(list);
 }

@@ -429,6 +429,9 @@ static void write_trials(const struct trials *trials, uint32_t band_ppm, struct 
 			shown->ci_ps = standing[i].ci_ps;
 			shown->rounds = standing[i].rounds;
 			shown->tied = standing[i].tied;
+			shown->ratio = standing[i].ratio;
+			shown->ratio_low = standing[i].ratio_low;
+			shown->ratio_high = standing[i].ratio_high;
 		}
 		shown->dropped_round = trial->dropped_round;
 		memcpy(shown->code, trial->code, sizeof(shown->code));
@@ -453,10 +456,12 @@ static void do_trials(struct requests *requests, struct session *session, const 
 	struct ft_trials_reply *reply = calloc(1, sizeof(*reply));
 	struct trials *trials = NULL;
 	struct ft_writer writer;
+	struct ft_writer knobs;
 	struct ft_error error;
 	struct subject *subject = &requests->subject;
 
 	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
+	ft_writer_init_growing(&knobs, ft_bounds_request.bytes);
 	if (reply == NULL) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
 		goto fail;
@@ -483,14 +488,19 @@ static void do_trials(struct requests *requests, struct session *session, const 
 		reply->seed = trials->seed;
 		reply->conclusive = trials->conclusive;
 		memcpy(reply->method, trials->method, sizeof(reply->method));
+		memcpy(reply->reason, trials->reason, sizeof(reply->reason));
+		reply->sweep_ns = trials->sweep_ns;
+		reply->band_ppm = requests->options->band_ppm;
 		write_trials(trials, requests->options->band_ppm, &writer);
 	} else {
 		ft_write_array(&writer, 0);
 	}
-	if (!ft_writer_ok(&writer)) {
+	ft_schema_write_knobs(&knobs, &subject->kernel->schema);
+	if (!ft_writer_ok(&writer) || !ft_writer_ok(&knobs)) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
 		goto fail;
 	}
+	reply->knobs = (struct ft_view){knobs.data, knobs.length};
 	reply->trials = (struct ft_view){writer.data, writer.length};
 	session_reply(session, envelope->id, &ft_trials_reply_message, reply);
 	goto out;
@@ -499,6 +509,7 @@ fail:
 out:
 	trials_free(trials);
 	ft_writer_free(&writer);
+	ft_writer_free(&knobs);
 	free(reply);
 }
 

@@ -109,6 +109,8 @@ int ft_schema_check_config(const struct ft_schema *schema, const struct ft_confi
 /* The schema as a runner's hello carries it, and back. */
 void ft_schema_write(struct ft_writer *writer, const struct ft_schema *schema, const char *source_hash,
         const struct ft_config *fallback);
+void ft_schema_write_knobs(
+        struct ft_writer *writer, const struct ft_schema *schema); /* that part of it alone */
 int ft_schema_read(const struct ft_runner_kernel *message, struct ft_schema *schema, struct ft_error *error);
 
 /* The whole road from what a caller gave: completes, checks relations and limits. `schema` is the device

@@ -479,6 +479,13 @@ static void write_knob(struct ft_writer *writer, const struct ft_knob_def *def)
 	ft_encode(writer, &ft_schema_knob_message, &message);
 }
 
+void ft_schema_write_knobs(struct ft_writer *writer, const struct ft_schema *schema)
+{
+	ft_write_array(writer, schema->knob_count);
+	for (uint32_t i = 0; i < schema->knob_count; i++)
+		write_knob(writer, &schema->knob[i]);
+}
+
 void ft_schema_write(struct ft_writer *writer, const struct ft_schema *schema, const char *source_hash,
         const struct ft_config *fallback)
 {
@@ -490,9 +497,7 @@ void ft_schema_write(struct ft_writer *writer, const struct ft_schema *schema, c
 	ft_write_array(&fields, schema->field_count);
 	for (uint32_t i = 0; i < schema->field_count; i++)
 		write_field(&fields, &schema->field[i]);
-	ft_write_array(&knobs, schema->knob_count);
-	for (uint32_t i = 0; i < schema->knob_count; i++)
-		write_knob(&knobs, &schema->knob[i]);
+	ft_schema_write_knobs(&knobs, schema);
 
 	snprintf(message.name, sizeof message.name, "%s", schema->kernel);
 	snprintf(message.source, sizeof message.source, "%s", source_hash);

@@ -151,6 +151,9 @@ FT_DECLARE_MESSAGE(trials_request, FT_TRIALS_REQUEST)
 	F(UINT, spills, 0, FT_OPTIONAL)                                                                  \
 	F(UINT, build_ns, 0, FT_OPTIONAL)                                                                \
 	F(REAL, error, 0, FT_OPTIONAL) /* largest relative error seen when verified */                   \
+	F(REAL, ratio, 0, FT_OPTIONAL) /* its time to the best's, from the rounds that both were in */   \
+	F(REAL, ratio_low, 0, FT_OPTIONAL)  /* the ratio's 99.5 % confidence interval */                 \
+	F(REAL, ratio_high, 0, FT_OPTIONAL)                                                              \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 
@@ -163,6 +166,10 @@ FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 	F(UINT, seed, 0, FT_OPTIONAL)                                                                 \
 	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                           \
 	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, in the runner's words */ \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL) /* why the winner won */                         \
+	F(UINT, sweep_ns, 0, FT_OPTIONAL)            /* time spent sweeping, over all sweeps of it */ \
+	F(UINT, band_ppm, 0, FT_OPTIONAL)            /* configs this close to the best are tied */    \
+	F(RAW, knobs, 0, FT_OPTIONAL)                /* schema_knob */                                \
 	F(RAW, trials, 0, FT_REQUIRED)               /* trial */
 FT_DECLARE_MESSAGE(trials_reply, FT_TRIALS_REPLY)
 

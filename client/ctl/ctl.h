@@ -39,6 +39,7 @@ extern const struct command command_watch;
 extern const struct command command_lookup;
 extern const struct command command_tune;
 extern const struct command command_trials;
+extern const struct command command_explain;
 
 /* Says what is wrong with the words of a command, and where help is. */
 enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)

@@ -15,6 +15,7 @@ static const struct command *const commands[] = {
         &command_lookup,
         &command_tune,
         &command_trials,
+        &command_explain,
         &command_jobs,
         &command_cancel,
         &command_watch,

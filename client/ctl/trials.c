@@ -31,12 +31,21 @@ static int print_json(const flytune_problem *problem, const flytune_trial_list *
 /* Why a trial is where it is, in a few words. */
 static void describe(const struct flytune_trial *trial, char *text, size_t size)
 {
-	char same[FORMAT_LONG_SIZE];
+	char same[FORMAT_LONG_SIZE], when[FORMAT_SIZE] = "";
 
-	snprintf(text, size, "%s%s%s%s%s", trial->is_winner ? "winner" : "",
+	if (trial->dropped_round > 0)
+		snprintf(when, sizeof when, "dropped after %" PRIu64 " rounds%s", trial->dropped_round,
+		        trial->reason[0] != '\0' ? ": " : "");
+
+	snprintf(text, size, "%s%s%s%s%s%s", trial->is_winner ? "winner" : "",
 	        trial->is_winner && trial->is_default ? ", " : "", trial->is_default ? "default" : "",
-	        (trial->is_winner || trial->is_default) && trial->reason[0] != '\0' ? ": " : "",
-	        trial->reason);
+	        (trial->is_winner || trial->is_default) && (trial->reason[0] != '\0' || when[0] != '\0')
+	                ? ": "
+	                : "",
+	        when, trial->reason);
+	if (trial->tied && !trial->is_winner)
+		snprintf(text + strlen(text), size - strlen(text), "%stied with the best",
+		        text[0] != '\0' ? "; " : "");
 	if (trial->same_as_count > 0) {
 		size_t length = strlen(text);
 

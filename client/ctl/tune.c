@@ -8,6 +8,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
+#include "client/ctl/model.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/table.h"
 
@@ -209,6 +210,148 @@ static enum ctl_exit tune_all(struct tuning *tuning)
 	return status;
 }
 
+/* ---- the problems of a model ---- */
+
+enum { MODEL_LIST_SIZE = 4096, MODEL_WORDS_MAX = 64 };
+
+/* What decoding and prefilling ask for, unless --m says otherwise. */
+static const char model_tokens[] = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192";
+
+/* Takes "--name value" or "--name=value" out of the words. */
+static const char *take_option(const char *name, int *count, char **words)
+{
+	const char *value = NULL;
+	size_t length = strlen(name);
+	int kept = 0;
+
+	for (int i = 0; i < *count; i++) {
+		if (strncmp(words[i], name, length) == 0 && words[i][length] == '=') {
+			value = words[i] + length + 1;
+		} else if (strcmp(words[i], name) == 0) {
+			value = i + 1 < *count ? words[++i] : "";
+		} else {
+			words[kept++] = words[i];
+		}
+	}
+	*count = kept;
+	return value;
+}
+
+/* The rows of a norm for each number of tokens: "--m 1,2" of 32 heads is "32,64". */
+static bool list_rows(const char *tokens, int64_t rows, char list[MODEL_LIST_SIZE])
+{
+	size_t length = 0;
+
+	for (const char *at = tokens;; at++) {
+		char *end;
+		long long value = strtoll(at, &end, 10);
+
+		if (end == at || value < 1 || value > INT64_MAX / rows || (*end != ',' && *end != '\0') ||
+		        length >= MODEL_LIST_SIZE - 24)
+			return false;
+		length += (size_t)snprintf(list + length, MODEL_LIST_SIZE - length, "%s%lld",
+		        length > 0 ? "," : "", value * (long long)rows);
+		if (*end == '\0')
+			return true;
+		at = end;
+	}
+}
+
+static bool is_among(const struct problems *all, const flytune_problem *problem)
+{
+	char text[FORMAT_LONG_SIZE], other[FORMAT_LONG_SIZE];
+
+	format_problem(problem, text);
+	for (size_t i = 0; i < all->count; i++) {
+		if (strcmp(format_problem(all->problem[i], other), text) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Adds to `all`, which takes the problems over. */
+static bool join_problems(struct problems *all, struct problems *more)
+{
+	flytune_problem **grown =
+	        realloc(all->problem, (all->count + more->count + 1) * sizeof(flytune_problem *));
+
+	if (grown == NULL)
+		return false;
+	all->problem = grown;
+	/* 4 tokens of 8 heads are 1 token of 32. */
+	for (size_t i = 0; i < more->count; i++) {
+		if (is_among(all, more->problem[i]))
+			flytune_problem_free(more->problem[i]);
+		else
+			all->problem[all->count++] = more->problem[i];
+	}
+	free(more->problem);
+	*more = (struct problems){0};
+	return true;
+}
+
+static enum ctl_exit add_model_norm(const struct ctl *ctl, const struct norm *norm, const char *tokens,
+        const char *dtype, int count, char **words, const struct own_options *own, struct problems *all)
+{
+	char kernel[] = "rmsnorm", m_word[] = "--m", n_word[] = "--n", dtype_word[] = "--dtype";
+	char stride_word[] = "--row-stride", list[MODEL_LIST_SIZE], n[24], stride[24], type[16];
+	char *line[MODEL_WORDS_MAX] = {
+	        kernel, m_word, list, n_word, n, dtype_word, type, stride_word, stride};
+	int length = 9;
+	struct problems problems;
+	enum ctl_exit status;
+
+	if (!list_rows(tokens, norm->rows, list))
+		return ctl_usage(&command_tune, "--m is %.200s; it must be tokens, parted by commas", tokens);
+	snprintf(type, sizeof type, "%s", dtype);
+	snprintf(n, sizeof n, "%" PRId64, norm->n);
+	snprintf(stride, sizeof stride, "%" PRId64, norm->row_stride);
+	for (int i = 0; i < count && length < MODEL_WORDS_MAX; i++)
+		line[length++] = words[i];
+	status = problems_read(ctl, &command_tune, length, line, own, true, &problems);
+	if (status == CTL_DONE && !join_problems(all, &problems)) {
+		problems_free(&problems);
+		return ctl_usage(&command_tune, "out of memory");
+	}
+	return status;
+}
+
+static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int count, char **words,
+        const struct own_options *own, struct problems *all)
+{
+	const char *tokens = take_option("--m", &count, words);
+	const char *dtype = take_option("--dtype", &count, words);
+	struct model model;
+	char problem[512];
+	enum ctl_exit status = CTL_DONE;
+
+	*all = (struct problems){0};
+	if (count > 0 && strcmp(words[0], "rmsnorm") == 0) {
+		count--;
+		words++;
+	}
+	if (model_read(path, &model, problem, sizeof problem) != 0)
+		return ctl_usage(&command_tune, "%s", problem);
+	if (dtype == NULL)
+		dtype = model.dtype;
+	if (dtype[0] == '\0')
+		return ctl_usage(&command_tune, "%s does not say its dtype: say --dtype", path);
+	for (size_t i = 0; i < model.count && status == CTL_DONE; i++) {
+		const struct norm *norm = &model.norm[i];
+
+		if (!ctl->json)
+			printf("%s: %s norm: n=%" PRId64 ", %" PRId64 " row%s a token, %" PRId64
+			       " elements apart, %s\n",
+			        model.type[0] != '\0' ? model.type : path, norm->what, norm->n, norm->rows,
+			        norm->rows == 1 ? "" : "s", norm->row_stride, dtype);
+		status = add_model_norm(
+		        ctl, norm, tokens != NULL ? tokens : model_tokens, dtype, count, words, own, all);
+	}
+	if (status != CTL_DONE)
+		problems_free(all);
+	return status;
+}
+
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 {
 	struct tuning tuning = {.ctl = ctl};
@@ -221,7 +364,10 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	        .priority = &priority,
 	        .budget_s = &budget_s};
 	struct problems problems;
-	enum ctl_exit status = problems_read(ctl, &command_tune, count, words, &own, true, &problems);
+	const char *model = take_option("--model", &count, words);
+	enum ctl_exit status = model != NULL
+	        ? model_problems(ctl, model, count, words, &own, &problems)
+	        : problems_read(ctl, &command_tune, count, words, &own, true, &problems);
 
 	if (status != CTL_DONE)
 		return status;
@@ -255,12 +401,14 @@ static void explain(void)
 	     "  --force            sweep again although there is a winner\n"
 	     "  --no-wait          return once the jobs are queued\n"
 	     "  --priority N       -100 to 100, higher first; else 0\n"
-	     "  --budget SECONDS   of measuring, a problem; else as the daemon is set");
+	     "  --budget SECONDS   of measuring, a problem; else as the daemon is set\n"
+	     "  --model FILE       instead of KERNEL and fields: the norms of a model, as its config.json\n"
+	     "                     describes it; --m then lists tokens, else powers of two up to 8192");
 }
 
 const struct command command_tune = {
         .name = "tune",
-        .words = "KERNEL --FIELD VALUE[,VALUE]... [OPTION]...",
+        .words = "{KERNEL --FIELD VALUE[,VALUE]... | --model FILE [--m LIST]} [OPTION]...",
         .help = "Find the best configuration of problems, and wait for it",
         .run = run,
         .explain = explain,

@@ -444,6 +444,10 @@ struct flytune_trial {
 	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
 	uint32_t same_as_count; /* same_code_as: the config that was timed in its stead */
 	struct flytune_knob same_as[FLYTUNE_KNOBS_MAX];
+	/* Its time relative to the best's, from the rounds that both were measured in, with a 99.5 %
+	 * confidence interval; 0: not known. Unlike the medians these can be compared between trials that were
+	 * dropped at different times. */
+	double ratio, ratio_low, ratio_high;
 };
 
 static inline void flytune_trial_init(struct flytune_trial *trial)
@@ -459,6 +463,9 @@ struct flytune_trials_info {
 	uint64_t rounds, seed;
 	int conclusive;
 	char method[FLYTUNE_REASON_SIZE]; /* how it was measured, in the runner's words */
+	char reason[FLYTUNE_REASON_SIZE]; /* why the winner won */
+	uint64_t sweep_ns;                /* spent sweeping this problem, over all its sweeps */
+	uint64_t band_ppm; /* configs within this of the best are tied with it: 5,000 is 0.5 % */
 };
 
 static inline void flytune_trials_info_init(struct flytune_trials_info *info)
@@ -477,6 +484,38 @@ FLYTUNE_API int flytune_trial_list_get(
         const flytune_trial_list *list, size_t index, struct flytune_trial *trial);
 FLYTUNE_API void flytune_trial_list_info(const flytune_trial_list *list, struct flytune_trials_info *info);
 FLYTUNE_API void flytune_trial_list_free(flytune_trial_list *list);
+
+#define FLYTUNE_KNOB_VALUES_MAX 32
+
+/* What one knob did for a problem, as its trials show. */
+struct flytune_effect {
+	size_t size;
+	char name[FLYTUNE_NAME_SIZE];
+	int changes_bits; /* it can change a result's bits */
+	int timed;        /* at least two of its values were timed: `loss` says something */
+	/* What the worst choice costs with all else at its best: the best time with that value relative to the
+	 * best of all, less 1. */
+	double loss;
+	double loss_least;   /* what it costs at least, by the 99.5 % confidence interval */
+	double default_loss; /* the same with the default's value; 0 as well if nothing with it was timed */
+	uint64_t pairs;      /* pairs of built configs that differ in this knob alone */
+	uint64_t same_pairs; /* of these, pairs whose machine code is the same */
+	int64_t winner_value, default_value;
+	uint32_t value_count; /* values that any trial has, ascending */
+	int64_t value[FLYTUNE_KNOB_VALUES_MAX];
+	double ratio
+	        [FLYTUNE_KNOB_VALUES_MAX]; /* the best time with that value to the best of all; 0: none was timed */
+};
+
+static inline void flytune_effect_init(struct flytune_effect *effect)
+{
+	memset(effect, 0, sizeof *effect);
+	effect->size = sizeof *effect;
+}
+
+/* The effect of knob number `index`, in the order of the schema; 0 past the last one. */
+FLYTUNE_API int flytune_trial_list_effect(
+        const flytune_trial_list *list, size_t index, struct flytune_effect *effect);
 
 /* ---------------------------------------------------------------- devices and status */
 

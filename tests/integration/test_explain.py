@@ -1,0 +1,43 @@
+"""What `explain` and `trials` say of a sweep whose times are known."""
+from harness import shape
+
+
+def test_the_gain_over_the_default_is_told(daemon, runner):
+    runner.write("best 3")
+    daemon.tune()
+    said = daemon.ctl("explain", *shape()).json
+    winner, default = said["winner"], said["default"]
+    assert winner["winner"] and default["default"]
+    assert said["conclusive"] and said["rounds"] >= 7 and said["sweep_s"] >= 0
+    if winner["config"] != default["config"]:
+        assert said["gain_percent"] > said["gain_least_percent"] > 0
+        measured = default["time_us"] / winner["time_us"] - 1
+        assert abs(said["gain_percent"] / 100 - measured) < 0.01
+    text = daemon.ctl("explain", *shape(), as_json=False).output
+    assert "wins with" in text and "Knobs" in text and "Measured in" in text
+    assert "faster than the default" in text or "It is the default" in text
+
+
+def test_a_knob_that_changes_no_code_is_said_to_do_nothing(daemon, runner):
+    runner.write("same 1")
+    daemon.tune()
+    said = daemon.ctl("explain", *shape()).json
+    knobs = {knob["name"]: knob for knob in said["knobs"]}
+    paired = [knob for knob in knobs.values() if knob["pairs"]]
+    assert paired and all(knob["role"] in ("same code", "one value") for knob in paired)
+    assert "did nothing" in daemon.ctl("explain", *shape(), as_json=False).output
+
+
+def test_when_and_why_each_was_dropped_is_listed(daemon, runner):
+    runner.write("best 0", "wrong 2")
+    daemon.tune()
+    dropped = [trial for trial in daemon.trials() if trial["dropped_round"]]
+    assert dropped and all("slower than the best" in trial["reason"] for trial in dropped)
+    text = daemon.ctl("trials", *shape(), as_json=False).output
+    assert "dropped after" in text and "wrong" in text
+    assert "wrong:" in daemon.ctl("explain", *shape(), as_json=False).output
+
+
+def test_a_problem_that_was_never_tuned_is_no_error(daemon):
+    assert "has not been tuned" in daemon.ctl("explain", *shape(), as_json=False).output
+    assert daemon.ctl("explain", *shape()).json["winner"] is None
