@@ -1,6 +1,5 @@
 #include "client/effect.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const struct flytune_knob *knob_of(const struct flytune_knob *knob, uint32_t count, const char *name)
@@ -44,27 +43,30 @@ static double ratio_of(
 	return 0;
 }
 
-static int compare_values(const void *a, const void *b)
+/* Keeps the values in order and each once. */
+static void add_value(struct flytune_effect *effect, int64_t value)
 {
-	int64_t first, second;
+	uint32_t at = 0;
 
-	memcpy(&first, a, sizeof first);
-	memcpy(&second, b, sizeof second);
-	return (first > second) - (first < second);
+	while (at < effect->value_count && effect->value[at] < value)
+		at++;
+	if (effect->value_count == FLYTUNE_KNOB_VALUES_MAX ||
+	        (at < effect->value_count && effect->value[at] == value))
+		return;
+	memmove(&effect->value[at + 1], &effect->value[at],
+	        (effect->value_count - at) * sizeof *effect->value);
+	effect->value[at] = value;
+	effect->value_count++;
 }
 
 static void collect_values(struct flytune_effect *effect, const struct flytune_trial *trial, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct flytune_knob *knob = knob_of(trial[i].knob, trial[i].knob_count, effect->name);
-		bool known = knob == NULL || effect->value_count == FLYTUNE_KNOB_VALUES_MAX;
 
-		for (uint32_t v = 0; v < effect->value_count && !known; v++)
-			known = effect->value[v] == knob->value;
-		if (!known)
-			effect->value[effect->value_count++] = knob->value;
+		if (knob != NULL)
+			add_value(effect, knob->value);
 	}
-	qsort(effect->value, effect->value_count, sizeof *effect->value, compare_values);
 }
 
 static void time_values(struct flytune_effect *effect, const struct flytune_trial *trial, size_t count,
