@@ -30,6 +30,17 @@ struct connection *connection_new(void)
 	return connection;
 }
 
+void connection_reset(struct connection *connection)
+{
+	if (connection->fd >= 0)
+		close(connection->fd);
+	connection->fd = -1;
+	connection->receive_timeout = 0;
+	connection->send_timeout = 0;
+	ft_inbox_free(&connection->inbox);
+	ft_inbox_init(&connection->inbox, &ft_bounds_large);
+}
+
 void connection_free(struct connection *connection)
 {
 	if (connection == NULL)

@@ -55,6 +55,8 @@ enum call_result connection_call(struct connection *connection, const char *meth
 /* Waits for notices only. Never CALL_DONE. */
 enum call_result connection_listen(struct connection *connection, uint64_t deadline, connection_notice notice,
         void *data, struct ft_error *error);
+/* Closes the descriptor, so that it can be started anew. */
+void connection_reset(struct connection *connection);
 /* Closes the descriptor and frees all. NULL is fine. */
 void connection_free(struct connection *connection);
 

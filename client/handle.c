@@ -336,8 +336,15 @@ static enum call_result attempt(flytune_client *client, struct connection *conne
 	result = connection_start(connection, client->socket, client->name, hurried ? 0 : deadline, error);
 	if (result != CALL_DONE)
 		return result == CALL_LATE && hurried ? CALL_LOST : result;
-	return connection_finish(
+	result = connection_finish(
 	        connection, hurried ? clock_min(deadline, clock_after(PROBE_WAIT_MS)) : deadline, error);
+	if (result != CALL_LOST || hurried || strcmp(error->code, FT_E_AWAY) != 0)
+		return result;
+	/* A daemon that is stopping closes what it took and has not heard yet. Where the service manager holds
+	 * the socket, the next daemon is behind it already. */
+	connection_reset(connection);
+	result = connection_start(connection, client->socket, client->name, deadline, error);
+	return result == CALL_DONE ? connection_finish(connection, deadline, error) : result;
 }
 
 /* Decides, with the lock held, whether this thread connects (CALL_DONE, with `connecting` set), or has got an
@@ -520,7 +527,7 @@ enum call_result client_call(flytune_client *client, const char *method, const s
 		result = client_take(client, deadline, patient, connection, error);
 		if (result != CALL_DONE)
 			return result;
-		stale = (*connection)->used;
+		stale = (*connection)->used || i == 0;
 		result = connection_call(
 		        *connection, method, message, body, deadline, NULL, NULL, reply, error);
 		switch (result) {
@@ -530,7 +537,8 @@ enum call_result client_call(flytune_client *client, const char *method, const s
 			client_give(client, *connection);
 			return result;
 		case CALL_LOST:
-			/* The daemon may have been restarted since this connection was last used. */
+			/* The daemon may have been restarted since this connection was last used, or be stopping
+			 * just now. */
 			if (stale && strcmp(error->code, FT_E_AWAY) == 0) {
 				client_drop(client, *connection, NULL);
 				drop_idle(client);
