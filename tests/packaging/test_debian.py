@@ -242,11 +242,13 @@ def test_a_reload_and_a_restart_keep_everything(machine):
 
 def test_a_killed_daemon_is_back_within_the_second_that_a_lookup_waits(machine):
     old = main_pid(machine)
-    machine.run("kill", "-KILL", old)
+    machine.shell(f"kill -KILL {old}")
     began = time.monotonic()
     answer = ctl(machine, "--json", "lookup", *harness.shape(m=1, n=1024), check=False)
     took = time.monotonic() - began
     print(f"answered {took:.3f} s after kill -9: exit {answer.returncode}")
+    # 3: the machine was so busy that the second was over, and the default was given.
+    assert answer.returncode in (0, 3) and json.loads(answer.stdout[answer.stdout.index("{"):])["config"]
     assert wait_for_new(machine, old)
     assert status(machine)["pid"] == main_pid(machine)
 
@@ -257,7 +259,7 @@ def test_a_stuck_daemon_is_ended_by_the_watchdog(machine):
         printf '[Service]\\nWatchdogSec=1s\\n' >/run/systemd/system/flytuned.service.d/watchdog.conf
         systemctl daemon-reload; systemctl restart flytuned""")
     old = main_pid(machine)
-    machine.run("kill", "-STOP", old)
+    machine.shell(f"kill -STOP {old}")
     assert wait_for_new(machine, old)
     assert "Watchdog timeout" in machine.run("journalctl", "--no-pager", "_PID=1").stdout
     machine.shell("rm -r /run/systemd/system/flytuned.service.d; systemctl daemon-reload; systemctl restart flytuned")
