@@ -139,7 +139,7 @@ static int verify_with(ft_rmsnorm_cpu_scale *scale, int64_t stride, char message
 	if (scale)
 		broken.scale[FT_RMSNORM_F32][0][0] = scale;
 	cpu->set = &broken;
-	prepare(backend, &problem, &config, 1, 0);
+	prepare(backend, &problem, &config, 1, (uint64_t)4 << 20);
 	int result = backend->verify(backend, 0, &largest, &error);
 	snprintf(message, 320, "%s", error.message);
 	backend->finish(backend);
@@ -181,7 +181,7 @@ static void plans_that_come_to_the_same_have_one_hash(void **state)
 	struct ft_config config[3] = {config_of(1, 0, 0), config_of(0, 0, 0), config_of(1, 1, 0)};
 	struct ft_built built[3];
 	(void)state;
-	prepare(backend, &one_row, config, 3, 0);
+	prepare(backend, &one_row, config, 3, (uint64_t)4 << 20);
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(backend->build_start(backend, i, NULL), 0);
 	for (size_t i = 0; i < 3; i++)
