@@ -8,6 +8,7 @@
 #include "client/list.h"
 #include "client/outcome.h"
 #include "client/sized.h"
+#include "client/values.h"
 
 static const char *const state_words[] = {
         [FLYTUNE_STATE_UNKNOWN] = "unknown",
@@ -55,16 +56,7 @@ void job_show(const struct ft_job *job, struct flytune_job *shown)
 	shown->rounds = job->rounds;
 	shown->waiters = job->waiters;
 	shown->restarts = job->restarts;
-	shown->field_count = job->problem.count;
-	for (uint32_t i = 0; i < job->problem.count; i++) {
-		const struct ft_field *field = &job->problem.field[i];
-
-		memcpy(shown->field[i].name, field->name, sizeof shown->field[i].name);
-		if (field->is_text)
-			memcpy(shown->field[i].text, field->text, sizeof shown->field[i].text);
-		else
-			shown->field[i].number = field->number;
-	}
+	shown->field_count = values_show(&job->problem, shown->field);
 }
 
 /* ---- tune ---- */

@@ -87,6 +87,8 @@ bool outcome_is_callers(const struct ft_error *error)
 	case FLYTUNE_E_UNKNOWN_DEVICE:
 	case FLYTUNE_E_UNKNOWN_JOB:
 	case FLYTUNE_E_GENERATION:
+	/* A default in silence would hide for ever that a group is missing. */
+	case FLYTUNE_E_DENIED:
 		return true;
 	default:
 		return false;

@@ -49,6 +49,7 @@ static int read_status(
 	snprintf(status->store, sizeof status->store, "%s", reply.store);
 	snprintf(status->state_dir, sizeof status->state_dir, "%s", reply.state_dir);
 	snprintf(status->degraded, sizeof status->degraded, "%s", reply.degraded);
+	snprintf(status->access, sizeof status->access, "%s", reply.access);
 	status->protocol = reply.protocol;
 	status->pid = reply.pid;
 	status->uptime_ns = reply.uptime_ns;

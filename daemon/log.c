@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { TEXT_SIZE = 1024, LIMIT_MS = 10000 };
+
 static const char *const level_words[] = {
         [LOG_LEVEL_ERROR] = "error",
         [LOG_LEVEL_WARNING] = "warning",
@@ -30,18 +32,11 @@ int log_level_parse(const char *word)
 	return -1;
 }
 
-void log_line(const struct log *log, int level, const char *format, ...)
+static void write_line(const struct log *log, int level, char *text)
 {
-	char text[1024];
-	char line[1200];
-	va_list arguments;
+	char line[TEXT_SIZE + 200];
 	int length;
 
-	if (level > log->level)
-		return;
-	va_start(arguments, format);
-	(void)vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
 	/* One line stays one line, whatever a peer put into a message. */
 	for (char *at = text; *at != '\0'; at++) {
 		if ((unsigned char)*at < ' ' || *at == 0x7f)
@@ -63,4 +58,44 @@ void log_line(const struct log *log, int level, const char *format, ...)
 	/* One write, so that lines of several processes do not mix; nothing can be done where it fails. */
 	if (write(STDERR_FILENO, line, (size_t)length) < 0)
 		return;
+}
+
+void log_line(const struct log *log, int level, const char *format, ...)
+{
+	char text[TEXT_SIZE];
+	va_list arguments;
+
+	if (level > log->level)
+		return;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	write_line(log, level, text);
+}
+
+void log_limited(const struct log *log, struct log_limit *limit, int level, const char *format, ...)
+{
+	char text[TEXT_SIZE];
+	struct timespec now;
+	uint64_t now_ms;
+	va_list arguments;
+	int length;
+
+	if (level > log->level)
+		return;
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	if (limit->until_ms > now_ms) {
+		limit->held++;
+		return;
+	}
+	va_start(arguments, format);
+	length = vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (limit->held > 0 && length > 0 && (size_t)length < sizeof(text))
+		(void)snprintf(text + length, sizeof(text) - (size_t)length, " (and %llu more like it)",
+		        (unsigned long long)limit->held);
+	limit->until_ms = now_ms + LIMIT_MS;
+	limit->held = 0;
+	write_line(log, level, text);
 }

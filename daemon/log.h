@@ -3,6 +3,7 @@
 #define FLYTUNE_DAEMON_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Levels are syslog's, so that the journal files them right. */
 enum {
@@ -19,10 +20,19 @@ struct log {
 	               */
 };
 
+/* Of one cause that peers can bring about as often as they like: after a line the next ones are counted for a
+ * while, and the count stands in the line that follows. Starts as zeros. */
+struct log_limit {
+	uint64_t until_ms;
+	uint64_t held;
+};
+
 void log_init(struct log *log, int level);
 /* -1 if `word` is none of error, warning, notice, info, debug. */
 int log_level_parse(const char *word);
 void log_line(const struct log *log, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
+void log_limited(const struct log *log, struct log_limit *limit, int level, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
 
 #endif

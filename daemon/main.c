@@ -17,6 +17,7 @@ struct daemon {
 	uv_loop_t loop;
 	struct log log;
 	struct options options;
+	struct access access;
 	struct notify notify;
 	struct board board;
 	struct store *store;
@@ -73,6 +74,8 @@ static void close_rest(void *data)
 		devices_free(&daemon->devices);
 	if (daemon->has_queue)
 		queue_free(&daemon->queue);
+	if (daemon->has_requests)
+		requests_free(&daemon->requests);
 	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
 		uv_close((uv_handle_t *)&daemon->signals[i], NULL);
 	uv_close((uv_handle_t *)&daemon->watchdog, NULL);
@@ -252,7 +255,9 @@ static int start_signals(struct daemon *daemon, struct ft_error *error)
 
 static int start(struct daemon *daemon, struct ft_error *error)
 {
+	struct store_limits limits = store_limits_usual;
 	struct store_options store_options = {
+	        .limits = &limits,
 	        .directory = daemon->options.state_dir,
 	        .map_bytes = daemon->options.map_bytes,
 	        .log = store_logs,
@@ -268,6 +273,8 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	if (board_init(&daemon->board, error) != 0)
 		return -1;
+	limits.history_ns = daemon->options.history_days * 86400 * 1000000000;
+	limits.history_rows = (uint32_t)daemon->options.history_answers;
 	if (store_open(&daemon->store, &daemon->loop, &store_options, error) != 0)
 		return -1;
 	faulted_store = daemon->store;
@@ -280,12 +287,13 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	            &devices_events, daemon, error) != 0)
 		return -1;
 	daemon->has_server = true;
-	if (server_init(&daemon->server, &daemon->loop, &daemon->log, &daemon->options, descriptor,
-	            &server_events, daemon, error) != 0)
+	if (server_init(&daemon->server, &daemon->loop, &daemon->log, &daemon->options, &daemon->access,
+	            descriptor, &server_events, daemon, error) != 0)
 		return -1;
-	requests_init(&daemon->requests, &daemon->log, &daemon->options, daemon->store, &daemon->devices,
-	        &daemon->queue, &daemon->server, &daemon->board);
 	daemon->has_requests = true;
+	if (requests_init(&daemon->requests, &daemon->log, &daemon->options, &daemon->access, daemon->store,
+	            &daemon->devices, &daemon->queue, &daemon->server, &daemon->board, error) != 0)
+		return -1;
 	if (queue_init(&daemon->queue, &daemon->loop, &daemon->devices, daemon->store, &daemon->log,
 	            &daemon->options, &queue_events, daemon, error) != 0)
 		return -1;
@@ -337,10 +345,16 @@ int main(int argc, char **argv)
 		status = check_store(&daemon->options);
 		free(daemon);
 		return status;
+	case OPTIONS_CHECK_CONFIG:
+		(void)printf("%s: no fault found\n",
+		        daemon->options.config[0] != '\0' ? daemon->options.config : "no configuration file");
+		free(daemon);
+		return EXIT_SUCCESS;
 	case OPTIONS_RUN:
 		break;
 	}
 	log_init(&daemon->log, daemon->options.log_level);
+	access_init(&daemon->access, &daemon->options);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(0077);
 	raise_descriptor_limit(&daemon->options);

@@ -1,4 +1,6 @@
-/* What the operator asked for: the command line over the defaults. */
+/* What the operator asked for: the command line over the configuration file over the defaults.
+ *
+ * One table of settings serves both: a setting has a section and a key in the file, and a flag. */
 #ifndef FLYTUNE_DAEMON_OPTIONS_H
 #define FLYTUNE_DAEMON_OPTIONS_H
 
@@ -26,8 +28,11 @@ enum options_stage {
 };
 
 struct options {
+	char config[256]; /* the file that was read; "": none */
 	char socket[108];
 	char state_dir[256];
+	char group[32];                                      /* whose members may look up and tune */
+	char admin_group[32];                                /* and pin, forget, import, pause */
 	uint32_t device_count;                               /* 0: auto */
 	char device[OPTIONS_DEVICES_MAX][FT_DEVICE_ID_SIZE]; /* "cpu", "cuda:1" */
 	char runner[OPTIONS_KINDS][256];                     /* program of each kind */
@@ -37,16 +42,31 @@ struct options {
 	uint32_t band_ppm;
 	uint64_t memory_cap; /* of a device, 0: the runner's own bound */
 	uint64_t map_bytes;
-	uint32_t clients_max;
+	uint64_t history_days;    /* replaced answers are kept so long */
+	uint64_t history_answers; /* and at least so many of each problem */
+	uint64_t clients_max;
+	uint64_t jobs_per_user; /* queued or running; 0: no bound */
+	char metrics_file[256]; /* "": none */
+	uint64_t metrics_interval_ns;
 	int log_level;
 	struct rlimit descriptors; /* RLIMIT_NOFILE as it was given to the daemon; zero: unknown */
 };
 
-enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_CHECK_STORE, OPTIONS_BAD };
+enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_CHECK_STORE, OPTIONS_CHECK_CONFIG, OPTIONS_BAD };
 
 /* OPTIONS_DONE: --help or --version was answered on standard output. OPTIONS_CHECK_STORE: check state_dir's
- * store. */
+ * store. OPTIONS_CHECK_CONFIG: file and flags were read, and are sound. */
 enum options_outcome options_parse(struct options *options, int argc, char **argv, struct ft_error *error);
+void options_init(struct options *options); /* the defaults */
+/* Sets one setting by its name in the file. Errors name the key. */
+int options_set(struct options *options, const char *section, const char *key, const char *value,
+        struct ft_error *error);
+/* Takes over what can change while the daemon runs. `rest` names what cannot and differs, "" if nothing does.
+ */
+void options_reload(struct options *options, const struct options *fresh, char *rest, size_t size);
+/* For the reference's test: the name of each setting, NULL past the last one. */
+const char *options_name(size_t index, const char **section);
+
 /* -1 if there is no such kind. */
 int options_kind(const char *word);
 const char *options_stage_word(enum options_stage stage);

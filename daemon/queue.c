@@ -24,6 +24,15 @@ struct arrival {
 	bool joined;
 };
 
+/* Someone who asked for a pause, or for its end. */
+struct pause {
+	struct pause *next;
+	struct queue *queue;
+	bool pause;
+	void (*done)(void *data, bool paused, const struct ft_error *error);
+	void *data;
+};
+
 struct job {
 	struct job *next;
 	struct ft_job info; /* its answer is a view of `answer` */
@@ -203,6 +212,27 @@ static void call_waits(struct wait **waits, const struct ft_job *job, const stru
 	}
 }
 
+static void call_pauses(struct queue *queue, const struct ft_error *error)
+{
+	struct pause *all = queue->pauses;
+
+	queue->pauses = NULL;
+	while (all != NULL) {
+		struct pause *pause = all;
+
+		all = pause->next;
+		pause->done(pause->data, queue->paused, error);
+		free(pause);
+	}
+}
+
+static void stop_running(struct queue *queue)
+{
+	queue->running = NULL;
+	queue->interrupted = false;
+	call_pauses(queue, NULL);
+}
+
 static void job_over(struct job *job)
 {
 	struct queue *queue = job->queue;
@@ -212,7 +242,7 @@ static void job_over(struct job *job)
 	queue->active--;
 	queue->ended++;
 	if (queue->running == job)
-		queue->running = NULL;
+		stop_running(queue);
 	log_line(queue->log, LOG_LEVEL_INFO,
 	        "job ended job=%" PRIu64 " state=%s sweep_s=%.3f rounds=%" PRIu64 "%s%s", job->info.job,
 	        job->info.state, (double)job->info.sweep_ns / 1e9, job->info.rounds,
@@ -382,11 +412,15 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	struct job *job = queue->running;
 
 	job->info.stage[0] = '\0';
-	if (outcome == SWEEP_MOVED) {
+	/* A device that moved, or a pause: what was measured is stored, and the job goes on later. */
+	if (outcome == SWEEP_MOVED ||
+	        (outcome == SWEEP_CANCELLED && queue->interrupted && job->cancels == NULL)) {
 		trials_free(trials);
-		job->keyed = false;
-		queue->running = NULL;
+		job->keyed = job->keyed && outcome != SWEEP_MOVED;
 		set_state(job, "queued");
+		if (outcome == SWEEP_CANCELLED)
+			tell(queue, job, "queued");
+		stop_running(queue);
 		pump(queue);
 		return;
 	}
@@ -445,7 +479,7 @@ static void pump(struct queue *queue)
 {
 	struct job *job;
 
-	if (queue->running != NULL || queue->stopping)
+	if (queue->running != NULL || queue->stopping || queue->paused)
 		return;
 	job = next_job(queue);
 	if (job == NULL)
@@ -518,6 +552,15 @@ static struct job *find_same(struct queue *queue, const struct subject *subject)
 	return NULL;
 }
 
+static uint64_t count_jobs(const struct queue *queue, uint32_t user)
+{
+	uint64_t count = 0;
+
+	for (const struct job *job = queue->first; job != NULL; job = job->next)
+		count += !job->over && job->info.owner == user;
+	return count;
+}
+
 void queue_add(struct queue *queue, const struct subject *subject, const struct queue_ask *ask,
         void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error),
         void *data)
@@ -530,6 +573,12 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 
 	if (queue->stopping) {
 		(void)ft_fail(&error, FT_E_UNAVAILABLE, "the daemon is stopping");
+		goto fail;
+	}
+	if (job == NULL && ask->most != 0 && count_jobs(queue, ask->user) >= ask->most) {
+		(void)ft_fail(&error, FT_E_BUSY,
+		        "user %u has %" PRIu64 " jobs queued or running; a user may have no more", ask->user,
+		        ask->most);
 		goto fail;
 	}
 	if (job == NULL && queue->active >= QUEUE_ACTIVE_MAX) {
@@ -631,8 +680,14 @@ bool queue_leave(struct queue *queue, const void *data)
 	return left;
 }
 
-int queue_cancel(struct queue *queue, uint64_t id, uint32_t user, bool admin, queue_done done, void *data,
-        struct ft_error *error)
+int64_t queue_owner(const struct queue *queue, uint64_t id)
+{
+	const struct job *job = find(queue, id);
+
+	return job != NULL ? (int64_t)job->info.owner : -1;
+}
+
+int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, struct ft_error *error)
 {
 	struct job *job = find(queue, id);
 	struct wait *wait;
@@ -642,10 +697,6 @@ int queue_cancel(struct queue *queue, uint64_t id, uint32_t user, bool admin, qu
 	if (job == NULL)
 		return ft_fail_field(
 		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
-	if (!admin && job->info.owner != user)
-		return ft_fail(error, FT_E_DENIED,
-		        "job %s belongs to user %" PRIu64 "; only that user or an admin may end it", text,
-		        job->info.owner);
 	if (job->over) {
 		done(data, &job->info, NULL);
 		return 0;
@@ -668,6 +719,77 @@ int queue_cancel(struct queue *queue, uint64_t id, uint32_t user, bool admin, qu
 	return 0;
 }
 
+/* ---- pause ---- */
+
+static const char pause_note[] = "paused";
+
+static void pause_stored(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct pause *pause = data;
+	struct queue *queue = pause->queue;
+
+	(void)generation;
+	if (error != NULL) {
+		pause->done(pause->data, queue->paused, error);
+		free(pause);
+		return;
+	}
+	queue->paused = pause->pause;
+	log_line(queue->log, LOG_LEVEL_INFO, "queue %s active=%u", queue->paused ? "paused" : "resumed",
+	        queue->active);
+	pause->next = queue->pauses;
+	queue->pauses = pause;
+	if (!queue->paused || queue->running == NULL || queue->stopping) {
+		call_pauses(queue, NULL);
+		pump(queue);
+		return;
+	}
+	/* One whose end is on the way to the store needs its device no more. */
+	if (!queue->running->ending && !queue->interrupted) {
+		queue->interrupted = true;
+		sweep_cancel(&queue->sweep);
+	}
+}
+
+void queue_pause(struct queue *queue, bool pause_it,
+        void (*done)(void *data, bool paused, const struct ft_error *error), void *data)
+{
+	struct store_batch *batch = store_batch_new(queue->store);
+	struct pause *pause = calloc(1, sizeof(*pause));
+	struct ft_error error;
+	uint8_t value[8];
+	struct ft_writer writer;
+
+	ft_writer_init_fixed(&writer, value, sizeof(value));
+	ft_write_bool(&writer, pause_it);
+	if (batch == NULL || pause == NULL ||
+	        store_batch_note(batch, pause_note, value, writer.length) != 0) {
+		store_batch_drop(batch);
+		free(pause);
+		(void)ft_fail(&error, FT_E_MEMORY, "no memory to pause or resume");
+		done(data, queue->paused, &error);
+		return;
+	}
+	*pause = (struct pause){.queue = queue, .pause = pause_it, .done = done, .data = data};
+	store_submit(batch, pause_stored, pause);
+}
+
+/* A pause outlives the daemon: whoever asked for it has not asked for its end. */
+static int read_pause(struct queue *queue, struct ft_error *error)
+{
+	struct ft_writer value;
+	struct ft_cursor cursor;
+	uint8_t buffer[8];
+	int found;
+
+	ft_writer_init_fixed(&value, buffer, sizeof(buffer));
+	found = store_get_note(queue->store, pause_note, &value, error);
+	cursor = ft_cursor_of(value.data, value.length);
+	if (found == 1 && !ft_read_bool(&cursor, &queue->paused))
+		queue->paused = false;
+	return found < 0 ? -1 : 0;
+}
+
 int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer, struct ft_error *error)
 {
 	const struct job *only = id != 0 ? find(queue, id) : NULL;
@@ -683,6 +805,10 @@ int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer
 	        job = only != NULL ? NULL : job->next) {
 		struct ft_job info = job->info;
 
+		/* It has ended once the store says so. */
+		if (job->ending)
+			(void)snprintf(info.state, sizeof(info.state), "%s",
+			        queue->running == job ? "running" : "queued");
 		info.waiters = 0;
 		for (const struct wait *wait = job->waits; wait != NULL; wait = wait->next)
 			info.waiters++;
@@ -731,11 +857,14 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	if (store_begin(store, error) != 0)
 		return -1;
 	status = store_each_job(store, load_job, queue, error);
+	if (status >= 0)
+		status = read_pause(queue, error);
 	store_end(store);
 	if (status < 0)
 		return -1;
-	if (queue->active > 0)
-		log_line(log, LOG_LEVEL_INFO, "jobs found in the store active=%u", queue->active);
+	if (queue->active > 0 || queue->paused)
+		log_line(log, LOG_LEVEL_INFO, "jobs found in the store active=%u%s", queue->active,
+		        queue->paused ? "; the queue is paused" : "");
 	status = uv_timer_init(loop, &queue->retry);
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
@@ -755,6 +884,7 @@ void queue_stop(struct queue *queue)
 		call_waits(&job->waits, NULL, &error);
 		call_waits(&job->cancels, NULL, &error);
 	}
+	call_pauses(queue, &error);
 	uv_close((uv_handle_t *)&queue->retry, NULL);
 }
 

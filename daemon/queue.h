@@ -10,6 +10,7 @@
 enum { QUEUE_ACTIVE_MAX = 4096, QUEUE_ENDED_KEPT = 256 };
 
 struct job;
+struct pause;
 
 /* Called once; `job` is NULL with an error, when the job could not be kept. */
 typedef void (*queue_done)(void *data, const struct ft_job *job, const struct ft_error *error);
@@ -32,7 +33,10 @@ struct queue {
 	uint32_t active;
 	uint32_t ended;
 	uint64_t restarts; /* of runners, for the figures */
-	uv_timer_t retry;  /* of a final commit that the store refused */
+	bool paused;
+	bool interrupted;     /* the running sweep was told to stop by a pause: its job waits again */
+	struct pause *pauses; /* who waits until nothing runs */
+	uv_timer_t retry;     /* of a final commit that the store refused */
 	struct trials *retry_trials;
 	struct subject retry_subject;
 	bool retry_waits;
@@ -52,6 +56,7 @@ struct queue_ask {
 	int64_t priority;
 	uint64_t budget_ns;
 	uint32_t user;
+	uint64_t most; /* jobs that this user may have queued or running; 0: any number */
 };
 
 /* Queues a job for a subject on a ready device, or joins the one that is there; `done` is called after the
@@ -64,8 +69,13 @@ int queue_wait(struct queue *queue, uint64_t job, queue_done done, void *data, s
 /* Drops the waits that belong to `data`, without calling them; whether there were any. */
 bool queue_leave(struct queue *queue, const void *data);
 /* Ends a job; `done` after the commit. A job that has ended already is given as it ended. */
-int queue_cancel(struct queue *queue, uint64_t job, uint32_t user, bool admin, queue_done done, void *data,
-        struct ft_error *error);
+int queue_cancel(struct queue *queue, uint64_t job, queue_done done, void *data, struct ft_error *error);
+/* Whose job it is; -1 if there is no such job. */
+int64_t queue_owner(const struct queue *queue, uint64_t job);
+/* Pauses, or goes on. What runs is stopped, keeps what it has, and waits again. `done` is called once that is
+ * durable and, for a pause, nothing runs any more. */
+void queue_pause(struct queue *queue, bool pause,
+        void (*done)(void *data, bool paused, const struct ft_error *error), void *data);
 /* Writes one job, or all (job 0), as a list. */
 int queue_write(const struct queue *queue, uint64_t job, struct ft_writer *writer, struct ft_error *error);
 uint32_t queue_waiting(const struct queue *queue);

@@ -1,4 +1,4 @@
-#include "daemon/request.h"
+#include "daemon/methods.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,11 +14,12 @@ static const uint64_t budget_max_ns = 86400ULL * 1000000000;
 struct parked {
 	struct parked *next;
 	struct pending *pending;
-	struct ft_tune_request request;
-	uint32_t user;
+	method_call *call;
+	size_t length;
+	uint8_t body[];
 };
 
-static uint64_t monotonic_ns(void)
+uint64_t requests_clock_ns(void)
 {
 	struct timespec now;
 
@@ -26,7 +27,7 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static int begin_reading(struct requests *requests, struct ft_error *error)
+int requests_reading(struct requests *requests, struct ft_error *error)
 {
 	if (!requests->reading && store_begin(requests->store, error) != 0)
 		return -1;
@@ -41,9 +42,22 @@ void requests_batch_end(struct requests *requests)
 	requests->reading = false;
 }
 
+static bool allowed(struct requests *requests, const struct session *session, const char *what,
+        enum access_level needs, struct ft_error *error)
+{
+	if (access_check(requests->access, session->level, needs, what, session->user, error) == 0)
+		return true;
+	requests->denied++;
+	log_limited(requests->log, &requests->denials, LOG_LEVEL_NOTICE,
+	        "audit denied %s uid=%u gid=%u pid=%" PRId64, what, session->user, session->group,
+	        session->process);
+	return false;
+}
+
 /* ---- hello ---- */
 
-static void do_hello(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+static void method_hello(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_hello_request hello;
 	struct ft_hello_reply reply = {.server = "flytuned " FLYTUNE_VERSION};
@@ -86,7 +100,7 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 
 	if (request->invariant)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
-	if (begin_reading(requests, error) != 0)
+	if (requests_reading(requests, error) != 0)
 		return -1;
 	if (request->generation[0] != '\0' &&
 	        lookup_token(requests->store, request->generation, &generation, error) != 0)
@@ -98,7 +112,8 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 	        requests->store, &requests->subject, generation, &requests->answer, source, error);
 }
 
-static void do_lookup(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+static void method_lookup(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_lookup_request request;
 	enum lookup_source source = LOOKUP_DEFAULT;
@@ -111,6 +126,9 @@ static void do_lookup(struct requests *requests, struct session *session, const 
 		return;
 	}
 	requests->lookups[source]++;
+	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
+	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && requests->subject.key.device != 0)
+		misses_count(&requests->misses, &requests->subject, request.repeats, requests_clock_ns());
 	session_reply(session, envelope->id, &ft_answer_message, &requests->answer);
 }
 
@@ -141,7 +159,7 @@ static bool answer_tuned(struct requests *requests, struct pending *pending)
 	uint64_t space;
 	bool told = false;
 
-	if (begin_reading(requests, NULL) != 0)
+	if (requests_reading(requests, NULL) != 0)
 		return false;
 	if (store_get_answer(requests->store, &subject->key, &known, NULL) != 1 || !known.winner.set ||
 	        known.winner.identity != subject->kernel->identity ||
@@ -165,101 +183,131 @@ static bool answer_tuned(struct requests *requests, struct pending *pending)
 	return told;
 }
 
-static void tune(struct requests *requests, struct pending *pending, const struct ft_tune_request *request,
-        uint32_t user)
+/* A launch of it must fit into the device. */
+static int check_room(const struct subject *subject, struct ft_error *error)
 {
-	struct queue_ask ask = {
-	        .force = request->force,
-	        .priority = request->priority,
-	        .budget_ns = request->budget_ns,
-	        .user = user,
-	};
-	struct ft_error error;
-	struct parked *parked;
+	const struct ft_kernel *built_in = subject->kernel->built_in;
+	uint64_t room = subject->device->shown.memory;
+	uint64_t bytes;
+	char bound[64];
+	char value[32];
 
-	if (pending->session == NULL) { /* it left while its request was parked */
-		pending_free(pending);
-		return;
-	}
-	/* Admitted on a device that is still to be heard, the problem is checked by the built-in schema: bad
-	 * input gets its error at once, whatever the device turns out to be. */
-	if (subject_admit(&requests->subject, requests->devices, request->kernel, request->device,
-	            &request->problem, &error) != 0) {
-		if (strcmp(error.code, FT_E_UNKNOWN_DEVICE) != 0 || !devices_probing(requests->devices)) {
-			session_fail(pending->session, pending->id, &error);
-			pending_free(pending);
-			return;
-		}
-	} else if (requests->subject.key.device != 0) {
-		if (requests->subject.kernel->built_in != NULL &&
-		        requests->subject.device->shown.memory != 0 &&
-		        requests->subject.kernel->built_in->bytes(&requests->subject.problem) >
-		                requests->subject.device->shown.memory) {
-			char bound[64];
-			char value[32];
-
-			(void)snprintf(value, sizeof(value), "%" PRIu64 " bytes",
-			        requests->subject.kernel->built_in->bytes(&requests->subject.problem));
-			(void)snprintf(bound, sizeof(bound), "at most the %" PRIu64 " bytes of the device",
-			        requests->subject.device->shown.memory);
-			(void)ft_fail_field(&error, FT_E_BAD_VALUE, "problem", value, bound);
-			session_fail(pending->session, pending->id, &error);
-			pending_free(pending);
-			return;
-		}
-		if (request->force || !answer_tuned(requests, pending))
-			queue_add(requests->queue, &requests->subject, &ask, tune_arrived, pending);
-		return;
-	} else if (requests->subject.device->state == DEVICE_ABSENT) {
-		(void)ft_fail(&error, FT_E_UNAVAILABLE, "no %s device to tune on: %.200s",
-		        requests->subject.device->shown.kind, requests->subject.device->slot->reason);
-		session_fail(pending->session, pending->id, &error);
-		pending_free(pending);
-		return;
-	}
-	parked = requests->parked_count < PARKED_MAX ? calloc(1, sizeof(*parked)) : NULL;
-	if (parked == NULL) {
-		(void)ft_fail(&error, FT_E_BUSY, "too many requests wait for a device to be found");
-		session_fail(pending->session, pending->id, &error);
-		pending_free(pending);
-		return;
-	}
-	*parked = (struct parked){
-	        .next = requests->parked, .pending = pending, .request = *request, .user = user};
-	requests->parked = parked;
-	requests->parked_count++;
+	if (built_in == NULL || room == 0)
+		return 0;
+	bytes = built_in->bytes(&subject->problem);
+	if (bytes <= room)
+		return 0;
+	(void)snprintf(value, sizeof(value), "%" PRIu64 " bytes", bytes);
+	(void)snprintf(bound, sizeof(bound), "at most the %" PRIu64 " bytes of the device", room);
+	return ft_fail_field(error, FT_E_BAD_VALUE, "problem", value, bound);
 }
 
-static void do_tune(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+static int check_tune(const struct ft_tune_request *request, struct ft_error *error)
 {
-	struct ft_tune_request request;
-	struct pending *pending;
-	struct ft_error error;
 	char text[24];
 
-	if (ft_decode(&ft_tune_request_message, envelope->body, &request, &error) != 0) {
-		session_fail(session, envelope->id, &error);
-		return;
+	if (request->priority < -PRIORITY_MAX || request->priority > PRIORITY_MAX) {
+		(void)snprintf(text, sizeof(text), "%" PRId64, request->priority);
+		return ft_fail_field(error, FT_E_BAD_VALUE, "priority", text, "from -100 to 100");
 	}
-	if (request.priority < -PRIORITY_MAX || request.priority > PRIORITY_MAX) {
-		(void)snprintf(text, sizeof(text), "%" PRId64, request.priority);
-		(void)ft_fail_field(&error, FT_E_BAD_VALUE, "priority", text, "from -100 to 100");
-		session_fail(session, envelope->id, &error);
-		return;
+	if (request->budget_ns > budget_max_ns) {
+		(void)snprintf(text, sizeof(text), "%" PRIu64, request->budget_ns);
+		return ft_fail_field(error, FT_E_BAD_VALUE, "budget_ns", text, "at most a day");
 	}
-	if (request.budget_ns > budget_max_ns) {
-		(void)snprintf(text, sizeof(text), "%" PRIu64, request.budget_ns);
-		(void)ft_fail_field(&error, FT_E_BAD_VALUE, "budget_ns", text, "at most a day");
-		session_fail(session, envelope->id, &error);
+	return 0;
+}
+
+static void method_tune(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+{
+	struct ft_tune_request request;
+	struct queue_ask ask;
+	struct pending *pending;
+	struct ft_error error;
+
+	if (ft_decode(&ft_tune_request_message, envelope->body, &request, &error) != 0 ||
+	        check_tune(&request, &error) != 0)
+		goto fail;
+	switch (requests_subject(requests, session, envelope, method_tune, request.kernel, request.device,
+	        &request.problem, &error)) {
+	case SUBJECT_PARKED:
 		return;
+	case SUBJECT_REFUSED:
+		goto fail;
+	case SUBJECT_READY:
+		break;
 	}
+	if (check_room(&requests->subject, &error) != 0)
+		goto fail;
 	pending = pending_new(session, envelope->id);
 	if (pending == NULL) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for a request");
-		session_fail(session, envelope->id, &error);
-		return;
+		goto fail;
 	}
-	tune(requests, pending, &request, session->user);
+	ask = (struct queue_ask){
+	        .force = request.force,
+	        .priority = request.priority,
+	        .budget_ns = request.budget_ns,
+	        .user = session->user,
+	        .most = session->level == ACCESS_ADMIN ? 0 : requests->options->jobs_per_user,
+	};
+	if (request.force || !answer_tuned(requests, pending))
+		queue_add(requests->queue, &requests->subject, &ask, tune_arrived, pending);
+	return;
+fail:
+	session_fail(session, envelope->id, &error);
+}
+
+/* ---- requests that wait until a device was heard ---- */
+
+static void method_again(
+        struct requests *requests, struct session *session, struct ft_envelope *envelope, method_call *call);
+
+static int park(struct requests *requests, struct session *session, const struct ft_envelope *envelope,
+        method_call *call, struct ft_error *error)
+{
+	size_t length = envelope->body.length;
+	struct parked **end = &requests->parked;
+	struct parked *parked = NULL;
+
+	if (requests->parked_count < PARKED_MAX)
+		parked = calloc(1, sizeof(*parked) + length);
+	if (parked != NULL)
+		parked->pending = pending_new(session, envelope->id);
+	if (parked == NULL || parked->pending == NULL) {
+		free(parked);
+		return ft_fail(error, FT_E_BUSY, "too many requests wait for a device to be found");
+	}
+	parked->call = call;
+	parked->length = length;
+	if (length > 0)
+		memcpy(parked->body, envelope->body.data, length);
+	while (*end != NULL)
+		end = &(*end)->next;
+	*end = parked;
+	requests->parked_count++;
+	return 0;
+}
+
+enum subject_state requests_subject(struct requests *requests, struct session *session,
+        const struct ft_envelope *envelope, method_call *call, const char *kernel, const char *device,
+        const struct ft_problem *problem, struct ft_error *error)
+{
+	struct subject *subject = &requests->subject;
+
+	/* Admitted on a device that is still to be heard, the problem is checked by the built-in schema: bad
+	 * input gets its error at once, whatever the device turns out to be. */
+	if (subject_admit(subject, requests->devices, kernel, device, problem, error) != 0) {
+		if (strcmp(error->code, FT_E_UNKNOWN_DEVICE) != 0 || !devices_probing(requests->devices))
+			return SUBJECT_REFUSED;
+	} else if (subject->key.device != 0) {
+		return SUBJECT_READY;
+	} else if (subject->device->state == DEVICE_ABSENT) {
+		(void)ft_fail(error, FT_E_UNAVAILABLE, "no %s device to %s on: %.200s",
+		        subject->device->shown.kind, envelope->method, subject->device->slot->reason);
+		return SUBJECT_REFUSED;
+	}
+	return park(requests, session, envelope, call, error) == 0 ? SUBJECT_PARKED : SUBJECT_REFUSED;
 }
 
 void requests_settled(struct requests *requests)
@@ -270,8 +318,14 @@ void requests_settled(struct requests *requests)
 	requests->parked_count = 0;
 	while (parked != NULL) {
 		struct parked *next = parked->next;
+		struct session *session = parked->pending->session;
+		struct ft_envelope envelope = {.type = FT_REQUEST, .id = parked->pending->id};
 
-		tune(requests, parked->pending, &parked->request, parked->user);
+		pending_free(parked->pending);
+		if (session != NULL && !session->closing) {
+			envelope.body = (struct ft_view){parked->body, parked->length};
+			method_again(requests, session, &envelope, parked->call);
+		}
 		free(parked);
 		parked = next;
 	}
@@ -323,7 +377,7 @@ static bool read_job_request(struct session *session, const struct ft_envelope *
 }
 
 /* wait and cancel: both reply with the job as it ended. */
-static void do_until_ended(
+static void until_ended(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope, bool cancel)
 {
 	struct ft_job_request request;
@@ -340,8 +394,7 @@ static void do_until_ended(
 		return;
 	}
 	if (cancel)
-		status = queue_cancel(requests->queue, request.job, session->user,
-		        session->user == 0 || session->user == geteuid(), job_told, pending, &error);
+		status = queue_cancel(requests->queue, request.job, job_told, pending, &error);
 	else
 		status = queue_wait(requests->queue, request.job, job_told, pending, &error);
 	if (status != 0) {
@@ -353,17 +406,32 @@ static void do_until_ended(
 	}
 }
 
-static void do_wait(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+static void method_wait(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
-	do_until_ended(requests, session, envelope, false);
+	until_ended(requests, session, envelope, false);
 }
 
-static void do_cancel(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+static void method_cancel(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
-	do_until_ended(requests, session, envelope, true);
+	struct ft_job_request request;
+	struct ft_error error;
+	int64_t owner;
+
+	if (!read_job_request(session, envelope, true, &request))
+		return;
+	/* Of one's own jobs it needs no more than to tune does. */
+	owner = queue_owner(requests->queue, request.job);
+	if (owner >= 0 && owner != session->user &&
+	        !allowed(requests, session, "cancel of another user's job", ACCESS_ADMIN, &error))
+		session_fail(session, envelope->id, &error);
+	else
+		until_ended(requests, session, envelope, true);
 }
 
-static void do_jobs(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+static void method_jobs(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_job_request request;
 	struct ft_jobs_reply reply;
@@ -385,7 +453,8 @@ static void do_jobs(struct requests *requests, struct session *session, const st
 	ft_writer_free(&writer);
 }
 
-static void do_watch(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+static void method_watch(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_job_request request;
 	struct ft_empty reply = {.ok = true};
@@ -398,209 +467,56 @@ static void do_watch(struct requests *requests, struct session *session, const s
 	session_reply(session, envelope->id, &ft_empty_message, &reply);
 }
 
-/* ---- trials ---- */
-
-static void write_trials(const struct trials *trials, uint32_t band_ppm, struct ft_writer *writer)
-{
-	uint32_t members = trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX;
-	struct ft_standing *standing = calloc(members > 0 ? members : 1, sizeof(*standing));
-	struct ft_trial *shown = calloc(1, sizeof(*shown));
-	struct ft_decision decision;
-
-	if (standing == NULL || shown == NULL) {
-		writer->failed = true;
-		goto out;
-	}
-	trials_decide(trials, members, band_ppm, true, false, standing, &decision);
-	ft_write_array(writer, trials->count);
-	for (uint32_t i = 0; i < trials->count; i++) {
-		const struct trial *trial = &trials->trial[i];
-
-		memset(shown, 0, sizeof(*shown));
-		shown->config = trial->config;
-		(void)snprintf(shown->status, sizeof(shown->status), "%s",
-		        trial->status == TRIAL_WAITING && trial->sample_ps != NULL
-		                ? "ok"
-		                : trial_status_word(trial->status));
-		shown->is_default = i == trials->standard;
-		shown->is_winner = (int64_t)i == trials->winner;
-		if (i < members && trial->sample_ps != NULL) {
-			shown->time_ps = standing[i].median_ps;
-			shown->ci_ps = standing[i].ci_ps;
-			shown->rounds = standing[i].rounds;
-			shown->tied = standing[i].tied;
-			shown->ratio = standing[i].ratio;
-			shown->ratio_low = standing[i].ratio_low;
-			shown->ratio_high = standing[i].ratio_high;
-		}
-		shown->dropped_round = trial->dropped_round;
-		memcpy(shown->code, trial->code, sizeof(shown->code));
-		if (trial->status == TRIAL_SAME_CODE && trial->same_as < trials->count)
-			shown->same_as = trials->trial[trial->same_as].config;
-		shown->registers = trial->registers;
-		shown->spills = trial->spills;
-		shown->build_ns = trial->build_ns;
-		shown->error = trial->error;
-		(void)snprintf(shown->reason, sizeof(shown->reason), "%s",
-		        shown->is_winner && trial->reason[0] == '\0' ? trials->reason : trial->reason);
-		ft_encode(writer, &ft_trial_message, shown);
-	}
-out:
-	free(standing);
-	free(shown);
-}
-
-static void do_trials(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
-{
-	struct ft_trials_request request;
-	struct ft_trials_reply *reply = calloc(1, sizeof(*reply));
-	struct trials *trials = NULL;
-	struct ft_writer writer;
-	struct ft_writer knobs;
-	struct ft_error error;
-	struct subject *subject = &requests->subject;
-
-	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
-	ft_writer_init_growing(&knobs, ft_bounds_request.bytes);
-	if (reply == NULL) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
-		goto fail;
-	}
-	if (ft_decode(&ft_trials_request_message, envelope->body, &request, &error) != 0 ||
-	        begin_reading(requests, &error) != 0 ||
-	        subject_admit(subject, requests->devices, request.kernel, request.device, &request.problem,
-	                &error) != 0)
-		goto fail;
-	if (subject->key.device != 0 &&
-	        store_get_trials(requests->store, &subject->key, subject->kernel->identity, &trials, &error) <
-	                0)
-		goto fail;
-	if (trials != NULL && !ft_problem_equal(&trials->problem, &subject->problem)) {
-		trials_free(trials);
-		trials = NULL;
-	}
-	memcpy(reply->kernel, request.kernel, sizeof(reply->kernel));
-	reply->problem = subject->problem;
-	memcpy(reply->device, subject->device->shown.id, sizeof(reply->device));
-	memcpy(reply->identity, subject->kernel->identity_hash, sizeof(reply->identity));
-	if (trials != NULL) {
-		reply->rounds = trials->rounds;
-		reply->seed = trials->seed;
-		reply->conclusive = trials->conclusive;
-		memcpy(reply->method, trials->method, sizeof(reply->method));
-		memcpy(reply->reason, trials->reason, sizeof(reply->reason));
-		reply->sweep_ns = trials->sweep_ns;
-		reply->band_ppm = requests->options->band_ppm;
-		write_trials(trials, requests->options->band_ppm, &writer);
-	} else {
-		ft_write_array(&writer, 0);
-	}
-	ft_schema_write_knobs(&knobs, &subject->kernel->schema);
-	if (!ft_writer_ok(&writer) || !ft_writer_ok(&knobs)) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
-		goto fail;
-	}
-	reply->knobs = (struct ft_view){knobs.data, knobs.length};
-	reply->trials = (struct ft_view){writer.data, writer.length};
-	session_reply(session, envelope->id, &ft_trials_reply_message, reply);
-	goto out;
-fail:
-	session_fail(session, envelope->id, &error);
-out:
-	trials_free(trials);
-	ft_writer_free(&writer);
-	ft_writer_free(&knobs);
-	free(reply);
-}
-
-/* ---- status and devices ---- */
-
-static void do_devices(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
-{
-	struct ft_devices_reply reply;
-	struct ft_writer writer;
-	struct ft_error error;
-
-	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
-	devices_write(requests->devices, &writer);
-	if (ft_writer_ok(&writer)) {
-		reply.devices = (struct ft_view){writer.data, writer.length};
-		session_reply(session, envelope->id, &ft_devices_reply_message, &reply);
-	} else {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the list of devices");
-		session_fail(session, envelope->id, &error);
-	}
-	ft_writer_free(&writer);
-}
-
-static void do_status(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
-{
-	struct ft_status_reply reply = {
-	        .server = "flytuned " FLYTUNE_VERSION,
-	        .protocol = FT_PROTOCOL_MAX,
-	        .pid = (uint64_t)getpid(),
-	        .uptime_ns = monotonic_ns() - requests->started_ns,
-	        .sessions = requests->server->count,
-	        .jobs_queued = queue_waiting(requests->queue),
-	        .jobs_running = requests->queue->running != NULL ? 1 : 0,
-	        .runner_restarts = requests->queue->restarts,
-	};
-	struct store_facts facts;
-	struct ft_writer lookups;
-	struct ft_writer devices;
-	struct ft_error error;
-
-	ft_writer_init_growing(&lookups, ft_bounds_request.bytes);
-	ft_writer_init_growing(&devices, ft_bounds_large.bytes);
-	store_facts(requests->store, &facts);
-	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(requests->store));
-	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", requests->options->state_dir);
-	reply.generation = store_generation(requests->store);
-	reply.store_bytes = facts.bytes;
-	reply.store_limit = facts.limit;
-	reply.answers = facts.answers;
-	reply.damaged = facts.damaged;
-	memcpy(reply.degraded, facts.degraded, sizeof(reply.degraded));
-	ft_write_map(&lookups, LOOKUP_SOURCES + 1);
-	for (int source = 0; source < LOOKUP_SOURCES; source++) {
-		ft_write_text(&lookups, lookup_source_words[source]);
-		ft_write_uint(&lookups, requests->lookups[source]);
-	}
-	ft_write_text(&lookups, "refused");
-	ft_write_uint(&lookups, requests->refused);
-	devices_write(requests->devices, &devices);
-	if (ft_writer_ok(&lookups) && ft_writer_ok(&devices)) {
-		reply.lookups = (struct ft_view){lookups.data, lookups.length};
-		reply.devices = (struct ft_view){devices.data, devices.length};
-		session_reply(session, envelope->id, &ft_status_reply_message, &reply);
-	} else {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the status");
-		session_fail(session, envelope->id, &error);
-	}
-	ft_writer_free(&lookups);
-	ft_writer_free(&devices);
-}
-
 /* ---- dispatch ---- */
 
 static const struct method {
 	const char *name;
-	void (*call)(struct requests *requests, struct session *session, const struct ft_envelope *envelope);
+	enum access_level needs;
+	method_call *call;
 } methods[] = {
-        {"lookup", do_lookup}, /* first: it is asked most */
-        {"hello", do_hello},
-        {"tune", do_tune},
-        {"wait", do_wait},
-        {"jobs", do_jobs},
-        {"cancel", do_cancel},
-        {"trials", do_trials},
-        {"status", do_status},
-        {"devices", do_devices},
-        {"watch", do_watch},
+        {"lookup", ACCESS_MEMBER, method_lookup}, /* first: it is asked most */
+        {"hello", ACCESS_ANYONE, method_hello},
+        {"tune", ACCESS_MEMBER, method_tune},
+        {"wait", ACCESS_MEMBER, method_wait},
+        {"jobs", ACCESS_MEMBER, method_jobs},
+        {"cancel", ACCESS_MEMBER, method_cancel}, /* of one's own jobs */
+        {"trials", ACCESS_MEMBER, method_trials},
+        {"status", ACCESS_ANYONE, method_status},
+        {"devices", ACCESS_ANYONE, method_devices},
+        {"watch", ACCESS_MEMBER, method_watch},
+        {"misses", ACCESS_MEMBER, method_misses},
+        {"pin", ACCESS_ADMIN, method_pin},
+        {"unpin", ACCESS_ADMIN, method_unpin},
+        {"forget", ACCESS_ADMIN, method_forget},
+        {"pause", ACCESS_ADMIN, method_pause},
+        {"resume", ACCESS_ADMIN, method_resume},
 };
+
+enum { METHODS = sizeof(methods) / sizeof(methods[0]) };
+
+static const struct method *find_method(const char *name)
+{
+	for (size_t i = 0; i < METHODS; i++) {
+		if (strcmp(name, methods[i].name) == 0)
+			return &methods[i];
+	}
+	return NULL;
+}
+
+/* A request that was parked: it was allowed then. */
+static void method_again(
+        struct requests *requests, struct session *session, struct ft_envelope *envelope, method_call *call)
+{
+	for (size_t i = 0; i < METHODS; i++) {
+		if (methods[i].call == call)
+			(void)snprintf(envelope->method, sizeof(envelope->method), "%s", methods[i].name);
+	}
+	call(requests, session, envelope);
+}
 
 void requests_message(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
+	const struct method *method;
 	struct ft_error error;
 
 	if (envelope->type == FT_NOTICE)
@@ -616,14 +532,14 @@ void requests_message(struct requests *requests, struct session *session, const 
 		session_refuse(session, envelope->id, &error);
 		return;
 	}
-	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-		if (strcmp(envelope->method, methods[i].name) == 0) {
-			methods[i].call(requests, session, envelope);
-			return;
-		}
+	method = find_method(envelope->method);
+	if (method == NULL) {
+		(void)ft_fail_field(&error, FT_E_UNKNOWN_METHOD, "method", envelope->method,
+		        "a method of this protocol version");
+	} else if (allowed(requests, session, method->name, method->needs, &error)) {
+		method->call(requests, session, envelope);
+		return;
 	}
-	(void)ft_fail_field(
-	        &error, FT_E_UNKNOWN_METHOD, "method", envelope->method, "a method of this protocol version");
 	session_fail(session, envelope->id, &error);
 }
 
@@ -641,18 +557,25 @@ void requests_session_closed(struct requests *requests, struct session *session)
 	}
 }
 
-void requests_init(struct requests *requests, const struct log *log, const struct options *options,
-        struct store *store, struct devices *devices, struct queue *queue, struct server *server,
-        struct board *board)
+int requests_init(struct requests *requests, const struct log *log, const struct options *options,
+        const struct access *access, struct store *store, struct devices *devices, struct queue *queue,
+        struct server *server, struct board *board, struct ft_error *error)
 {
 	*requests = (struct requests){
 	        .log = log,
 	        .options = options,
+	        .access = access,
 	        .store = store,
 	        .devices = devices,
 	        .queue = queue,
 	        .server = server,
 	        .board = board,
-	        .started_ns = monotonic_ns(),
+	        .started_ns = requests_clock_ns(),
 	};
+	return misses_init(&requests->misses, error);
+}
+
+void requests_free(struct requests *requests)
+{
+	misses_free(&requests->misses);
 }

@@ -2,16 +2,19 @@
 #ifndef FLYTUNE_DAEMON_REQUEST_H
 #define FLYTUNE_DAEMON_REQUEST_H
 
+#include "daemon/access.h"
 #include "daemon/board.h"
 #include "daemon/lookup.h"
+#include "daemon/miss.h"
 #include "daemon/queue.h"
 #include "daemon/server.h"
 
-struct parked; /* a tune request that waits until its device was heard */
+struct parked; /* a request that waits until its device was heard */
 
 struct requests {
 	const struct log *log;
 	const struct options *options;
+	const struct access *access;
 	struct store *store;
 	struct devices *devices;
 	struct queue *queue;
@@ -21,15 +24,19 @@ struct requests {
 	bool reading;        /* the store's read transaction is open for this batch of requests */
 	uint64_t lookups[LOOKUP_SOURCES];
 	uint64_t refused; /* lookups that ended in an error */
+	uint64_t denied;  /* requests of users who may not */
+	struct log_limit denials;
+	struct misses misses;
 	struct parked *parked;
 	unsigned parked_count;
 	struct ft_answer answer; /* of the lookup being answered: large, so not on the stack of each */
 	struct subject subject;
 };
 
-void requests_init(struct requests *requests, const struct log *log, const struct options *options,
-        struct store *store, struct devices *devices, struct queue *queue, struct server *server,
-        struct board *board);
+int requests_init(struct requests *requests, const struct log *log, const struct options *options,
+        const struct access *access, struct store *store, struct devices *devices, struct queue *queue,
+        struct server *server, struct board *board, struct ft_error *error);
+void requests_free(struct requests *requests);
 void requests_message(struct requests *requests, struct session *session, const struct ft_envelope *envelope);
 /* The end of what one read brought: lets go of the store's read transaction. */
 void requests_batch_end(struct requests *requests);
@@ -38,5 +45,19 @@ void requests_session_closed(struct requests *requests, struct session *session)
 void requests_settled(struct requests *requests);
 /* Answers what is parked with an error. */
 void requests_stop(struct requests *requests);
+
+/* ---- for the methods ---- */
+
+/* Opens the store's read transaction for this batch, unless it is. */
+int requests_reading(struct requests *requests, struct ft_error *error);
+uint64_t requests_clock_ns(void); /* monotonic */
+
+/* Checks what a request is about, for methods that need a device that was heard: fills requests->subject, or
+ * keeps the request and has `call` called with it anew once a device was heard, or fails. */
+enum subject_state { SUBJECT_READY, SUBJECT_PARKED, SUBJECT_REFUSED };
+enum subject_state requests_subject(struct requests *requests, struct session *session,
+        const struct ft_envelope *envelope,
+        void (*call)(struct requests *requests, struct session *session, const struct ft_envelope *envelope),
+        const char *kernel, const char *device, const struct ft_problem *problem, struct ft_error *error);
 
 #endif

@@ -104,7 +104,7 @@ static void connected(uv_stream_t *listener, int status)
 		session_close(session);
 		return;
 	}
-	if (session_start(session, &error) != 0) {
+	if (session_start(session, server->access, &error) != 0) {
 		log_line(server->log, LOG_LEVEL_WARNING, "%s", error.message);
 		session_close(session);
 		return;
@@ -178,11 +178,16 @@ static int bind_socket(struct server *server, struct ft_error *error)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make socket %s: %s", path, uv_strerror(status));
 	if (chmod(path, 0660) != 0)
 		return ft_fail_errno(error, errno, "cannot set the mode of socket %s", path);
+	/* Root may give it to any group, others to one that they are in. */
+	if (server->access->members.known && chown(path, (uid_t)-1, server->access->members.id) != 0)
+		log_line(server->log, LOG_LEVEL_NOTICE, "socket stays with its group, not %s: %s",
+		        server->access->members.name, strerror(errno));
 	return 0;
 }
 
 int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
-        int descriptor, const struct server_events *events, void *data, struct ft_error *error)
+        const struct access *access, int descriptor, const struct server_events *events, void *data,
+        struct ft_error *error)
 {
 	struct rlimit limit;
 	int status;
@@ -191,9 +196,10 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .loop = loop,
 	        .log = log,
 	        .options = options,
+	        .access = access,
 	        .events = events,
 	        .data = data,
-	        .clients_max = options->clients_max,
+	        .clients_max = (uint32_t)options->clients_max,
 	};
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
 		uint64_t room = limit.rlim_cur > 2UL * DESCRIPTORS_RESERVED

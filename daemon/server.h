@@ -15,6 +15,7 @@ struct server {
 	uv_loop_t *loop;
 	const struct log *log;
 	const struct options *options;
+	const struct access *access;
 	const struct server_events *events;
 	void *data;
 	uv_pipe_t listener;
@@ -32,7 +33,8 @@ struct server {
  * that another process serves is an error. Call with the state directory's lock held: whoever holds it owns
  * the socket file. */
 int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
-        int descriptor, const struct server_events *events, void *data, struct ft_error *error);
+        const struct access *access, int descriptor, const struct server_events *events, void *data,
+        struct ft_error *error);
 /* To every session that watches this job, or all. */
 void server_broadcast(
         struct server *server, uint64_t job, const struct ft_message *message, const void *body);

@@ -310,7 +310,7 @@ struct session *session_new(
 	return session;
 }
 
-int session_start(struct session *session, struct ft_error *error)
+int session_start(struct session *session, const struct access *access, struct ft_error *error)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
@@ -323,6 +323,7 @@ int session_start(struct session *session, struct ft_error *error)
 	session->user = peer.uid;
 	session->group = peer.gid;
 	session->process = peer.pid;
+	session->level = access_of(access, descriptor, peer.uid, peer.gid);
 	status = uv_read_start((uv_stream_t *)&session->pipe, give_room, received);
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot read from a client: %s", uv_strerror(status));

@@ -7,6 +7,7 @@
 
 #include <uv.h>
 
+#include "daemon/access.h"
 #include "daemon/log.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
@@ -36,6 +37,7 @@ struct session {
 	uint64_t number;
 	uint32_t user, group;
 	int64_t process;
+	enum access_level level;
 	char name[64];
 
 	uv_pipe_t pipe;
@@ -59,7 +61,7 @@ struct session {
 struct session *session_new(
         uv_loop_t *loop, const struct log *log, const struct session_events *events, void *data);
 /* After uv_accept. */
-int session_start(struct session *session, struct ft_error *error);
+int session_start(struct session *session, const struct access *access, struct ft_error *error);
 /* Closes now; `closed` follows. */
 void session_close(struct session *session);
 /* Tells why, writes what is owed, closes. */

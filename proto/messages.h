@@ -212,8 +212,44 @@ FT_DECLARE_MESSAGE(devices_reply, FT_DEVICES_REPLY)
 	F(RAW, lookups, 0, FT_REQUIRED) /* a map: source to count */                     \
 	F(UINT, runner_restarts, 0, FT_REQUIRED)                                         \
 	F(TEXT, degraded, FT_REASON_SIZE, FT_OPTIONAL) /* what does not work, and why */ \
+	F(TEXT, access, FT_REASON_SIZE, FT_OPTIONAL)   /* who may do what, in words */   \
 	F(RAW, devices, 0, FT_REQUIRED)                /* device_state */
 FT_DECLARE_MESSAGE(status_reply, FT_STATUS_REPLY)
+
+/* What an operator changes: `pin` takes all of it, `unpin` and `forget` no config. */
+#define FT_CHANGE_REQUEST(F)                            \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)      \
+	F(PROBLEM, problem, 0, FT_REQUIRED)             \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) \
+	F(CONFIG, config, 0, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(change_request, FT_CHANGE_REQUEST)
+
+#define FT_CHANGE_REPLY(F)                        \
+	F(UINT, generation, 0, FT_REQUIRED)       \
+	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED) \
+	F(BOOL, was_set, 0, FT_OPTIONAL) /* there was something to be replaced or taken away */
+FT_DECLARE_MESSAGE(change_reply, FT_CHANGE_REPLY)
+
+#define FT_MISSES_REQUEST(F) F(UINT, most, 0, FT_OPTIONAL) /* entries to list; 0: all */
+FT_DECLARE_MESSAGE(misses_request, FT_MISSES_REQUEST)
+
+#define FT_MISS(F)                                             \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)             \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                    \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)        \
+	F(UINT, count, 0, FT_REQUIRED)                         \
+	F(UINT, first_ago_ns, 0, FT_OPTIONAL) /* since then */ \
+	F(UINT, last_ago_ns, 0, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(miss, FT_MISS)
+
+#define FT_MISSES_REPLY(F)                                                            \
+	F(RAW, misses, 0, FT_REQUIRED)     /* miss, most asked first */               \
+	F(UINT, asked, 0, FT_OPTIONAL)     /* lookups that missed, since the start */ \
+	F(UINT, forgotten, 0, FT_OPTIONAL) /* problems that the table had no place for */
+FT_DECLARE_MESSAGE(misses_reply, FT_MISSES_REPLY)
+
+#define FT_PAUSE_REPLY(F) F(BOOL, paused, 0, FT_OPTIONAL) /* of pause and resume */
+FT_DECLARE_MESSAGE(pause_reply, FT_PAUSE_REPLY)
 
 /* An act that replies nothing. */
 #define FT_EMPTY(F) F(BOOL, ok, 0, FT_OPTIONAL)

@@ -209,6 +209,10 @@ static enum ctl_exit read_own(const struct command *command, const struct own_op
 		if (value == NULL)
 			return ctl_usage(command, "--device needs a value");
 		*own->device = value;
+	} else if (own->config != NULL && is_option("config", count, words, at, &value, used)) {
+		if (value == NULL)
+			return ctl_usage(command, "--config needs a value");
+		*own->config = value;
 	} else if (own->priority != NULL && is_option("priority", count, words, at, &value, used)) {
 		if (value == NULL || !read_integer(value, own->priority) || *own->priority < -100 ||
 		        *own->priority > 100)
@@ -230,7 +234,8 @@ static enum ctl_exit read_words(const struct command *command, struct axes *axes
 {
 	int used;
 
-	for (int i = 1; i < count; i += used) {
+	/* A word # begins a remark, as `misses` makes them. */
+	for (int i = 1; i < count && strcmp(words[i], "#") != 0; i += used) {
 		enum ctl_exit status = read_own(command, own, count, words, i, &used);
 
 		if (status == CTL_DONE && used == 0)
@@ -354,6 +359,22 @@ void problems_free(struct problems *problems)
 		flytune_problem_free(problems->problem[i]);
 	free(problems->problem);
 	*problems = (struct problems){0};
+}
+
+enum ctl_exit config_read_words(const struct command *command, const char *text,
+        struct flytune_knob knobs[FLYTUNE_KNOBS_MAX], size_t *count)
+{
+	struct ft_config config = {0};
+	struct ft_error error;
+
+	if (ft_config_parse(text, &config, &error) != 0)
+		return ctl_usage(command, "--config: %s", error.message);
+	for (uint32_t i = 0; i < config.count; i++) {
+		memcpy(knobs[i].name, config.knob[i].name, sizeof knobs[i].name);
+		knobs[i].value = config.knob[i].value;
+	}
+	*count = config.count;
+	return CTL_DONE;
 }
 
 /* ---- help ---- */

@@ -20,6 +20,7 @@ bool general_take(struct general *general, int *count, char **words, char *probl
 /* A command's own options; NULL members are those that the command does not have. */
 struct own_options {
 	const char **device;
+	const char **config;
 	bool *force, *no_wait;
 	int64_t *priority; /* -100 to 100 */
 	int64_t *budget_s; /* above 0 */
@@ -36,6 +37,10 @@ struct problems {
 enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command, int count, char **words,
         const struct own_options *own, bool lists, struct problems *problems);
 void problems_free(struct problems *problems);
+
+/* Reads "KNOB=VALUE,KNOB=VALUE". On anything but CTL_DONE it has said why. */
+enum ctl_exit config_read_words(const struct command *command, const char *text,
+        struct flytune_knob knobs[FLYTUNE_KNOBS_MAX], size_t *count);
 
 /* A job's number. False unless it is a whole positive number. */
 bool job_number_read(const char *word, uint64_t *number);

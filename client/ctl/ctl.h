@@ -40,6 +40,12 @@ extern const struct command command_lookup;
 extern const struct command command_tune;
 extern const struct command command_trials;
 extern const struct command command_explain;
+extern const struct command command_misses;
+extern const struct command command_pin;
+extern const struct command command_unpin;
+extern const struct command command_forget;
+extern const struct command command_pause;
+extern const struct command command_resume;
 
 /* Says what is wrong with the words of a command, and where help is. */
 enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)

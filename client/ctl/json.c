@@ -49,7 +49,7 @@ json_t *json_problem(const flytune_problem *problem)
 	return object;
 }
 
-static json_t *json_values(const struct flytune_value *value, uint32_t count)
+json_t *json_values(const struct flytune_value *value, uint32_t count)
 {
 	json_t *object = json_object();
 

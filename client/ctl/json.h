@@ -10,6 +10,7 @@
 
 json_t *json_config(const struct flytune_knob *knob, uint32_t count);
 json_t *json_problem(const flytune_problem *problem);
+json_t *json_values(const struct flytune_value *value, uint32_t count);
 json_t *json_answer(const flytune_problem *problem, const struct flytune_answer *answer);
 json_t *json_job(const struct flytune_job *job);
 json_t *json_trial(const struct flytune_trial *trial);

@@ -19,6 +19,12 @@ static const struct command *const commands[] = {
         &command_jobs,
         &command_cancel,
         &command_watch,
+        &command_misses,
+        &command_pin,
+        &command_unpin,
+        &command_forget,
+        &command_pause,
+        &command_resume,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

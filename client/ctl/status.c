@@ -44,7 +44,7 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	snprintf(token, sizeof token, "%s:%" PRIu64, status->store, status->generation);
 	return json_print(json_pack(
 	        "{s:s, s:I, s:I, s:f, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:b, "
-	        "s:I, s:o, s:s, s:o}",
+	        "s:I, s:o, s:s, s:s, s:o}",
 	        "server", status->server, "protocol", (json_int_t)status->protocol, "pid",
 	        (json_int_t)status->pid, "uptime_s", (double)status->uptime_ns / 1e9, "store", status->store,
 	        "generation", (json_int_t)status->generation, "token", token, "state_dir", status->state_dir,
@@ -53,7 +53,7 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	        (json_int_t)status->damaged, "sessions", (json_int_t)status->sessions, "jobs", "queued",
 	        (json_int_t)status->jobs_queued, "running", (json_int_t)status->jobs_running, "paused",
 	        status->paused, "runner_restarts", (json_int_t)status->runner_restarts, "lookups", lookups,
-	        "degraded", status->degraded, "devices", json_devices(devices)));
+	        "degraded", status->degraded, "access", status->access, "devices", json_devices(devices)));
 }
 
 static void print_status(const struct flytune_status *status, const flytune_device_list *devices)
@@ -80,6 +80,7 @@ static void print_status(const struct flytune_status *status, const flytune_devi
 	        "%" PRIu64 " pinned, %" PRIu64 " tuned, %" PRIu64 " imported, %" PRIu64 " nearest, %" PRIu64
 	        " default",
 	        status->pinned, status->tuned, status->imported, status->nearest, status->standard);
+	table_fact(&table, "access", "%s", status->access);
 	table_fact(&table, "sessions", "%" PRIu64, status->sessions);
 	if (status->runner_restarts > 0)
 		table_fact(&table, "runners", "%" PRIu64 " restarted", status->runner_restarts);

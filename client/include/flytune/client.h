@@ -297,7 +297,7 @@ static inline void flytune_lookup_options_init(struct flytune_lookup_options *op
 }
 
 /* The best config known for a problem. `options` may be NULL. Fails on a problem or device that is refused,
- * when the named generation cannot be had, when the daemon is away and this library does not know the kernel,
+ * when this user may not ask (FLYTUNE_E_DENIED), when the named generation cannot be had, when the daemon is away and this library does not know the kernel,
  * and when out of memory. */
 FLYTUNE_API enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
         const struct flytune_lookup_options *options, struct flytune_answer *answer,
@@ -517,6 +517,81 @@ static inline void flytune_effect_init(struct flytune_effect *effect)
 FLYTUNE_API int flytune_trial_list_effect(
         const flytune_trial_list *list, size_t index, struct flytune_effect *effect);
 
+/* ---------------------------------------------------------------- control */
+
+/* What a change of an answer gave. With the store, its generation makes a token under which the answers of
+ * this very moment can be had. */
+struct flytune_change {
+	size_t size;
+	uint64_t generation;
+	char store[40]; /* UUID */
+	int was_set;    /* there was something to replace or to take away */
+};
+
+static inline void flytune_change_init(struct flytune_change *change)
+{
+	memset(change, 0, sizeof *change);
+	change->size = sizeof *change;
+}
+
+/* These are for administrators; others get FLYTUNE_E_DENIED, with the group that they lack. They return once
+ * the change is durable: every lookup from then on sees it. `device` NULL is the client's; `change` may be
+ * NULL. */
+
+/* Decides a problem's config by hand. All knobs must be given, and the config be in the problem's space. */
+FLYTUNE_API enum flytune_code flytune_pin(flytune_client *client, const flytune_problem *problem,
+        const char *device, const struct flytune_knob *knobs, size_t count, struct flytune_change *change,
+        struct flytune_error *error);
+/* Takes a pin away: what was known before serves again. */
+FLYTUNE_API enum flytune_code flytune_unpin(flytune_client *client, const flytune_problem *problem,
+        const char *device, struct flytune_change *change, struct flytune_error *error);
+/* Forgets pin, winner, import and trials. */
+FLYTUNE_API enum flytune_code flytune_forget(flytune_client *client, const flytune_problem *problem,
+        const char *device, struct flytune_change *change, struct flytune_error *error);
+/* Stops the queue, and returns once nothing runs; what ran keeps what it measured and waits. It outlives a
+ * restart of the daemon. */
+FLYTUNE_API enum flytune_code flytune_pause(flytune_client *client, struct flytune_error *error);
+FLYTUNE_API enum flytune_code flytune_resume(flytune_client *client, struct flytune_error *error);
+
+/* A problem that was looked up and has no result of its own. */
+struct flytune_miss {
+	size_t size;
+	uint64_t count; /* of lookups, those counted that clients answered by themselves */
+	uint64_t first_ago_ns, last_ago_ns;
+	char kernel[FLYTUNE_NAME_SIZE];
+	char device[FLYTUNE_DEVICE_SIZE];
+	uint32_t field_count;
+	struct flytune_value field[FLYTUNE_FIELDS_MAX];
+};
+
+static inline void flytune_miss_init(struct flytune_miss *miss)
+{
+	memset(miss, 0, sizeof *miss);
+	miss->size = sizeof *miss;
+}
+
+struct flytune_misses_info {
+	size_t size;
+	uint64_t asked;     /* lookups that missed, since the daemon's start */
+	uint64_t forgotten; /* problems that the daemon had no place for */
+};
+
+static inline void flytune_misses_info_init(struct flytune_misses_info *info)
+{
+	memset(info, 0, sizeof *info);
+	info->size = sizeof *info;
+}
+
+typedef struct flytune_miss_list flytune_miss_list;
+
+/* Misses since the daemon's start, the most asked first; at most `most` of them, 0: all that are kept. */
+FLYTUNE_API enum flytune_code flytune_misses(
+        flytune_client *client, size_t most, flytune_miss_list **list, struct flytune_error *error);
+FLYTUNE_API size_t flytune_miss_list_count(const flytune_miss_list *list);
+FLYTUNE_API int flytune_miss_list_get(const flytune_miss_list *list, size_t index, struct flytune_miss *miss);
+FLYTUNE_API void flytune_miss_list_info(const flytune_miss_list *list, struct flytune_misses_info *info);
+FLYTUNE_API void flytune_miss_list_free(flytune_miss_list *list);
+
 /* ---------------------------------------------------------------- devices and status */
 
 struct flytune_device {
@@ -570,6 +645,7 @@ struct flytune_status {
 	char degraded[FLYTUNE_REASON_SIZE]; /* what does not work, and why; "" if all does */
 	/* Lookups since the daemon's start, by source. */
 	uint64_t pinned, tuned, imported, nearest, standard;
+	char access[FLYTUNE_REASON_SIZE]; /* who may do what, in words */
 };
 
 static inline void flytune_status_init(struct flytune_status *status)

@@ -1,0 +1,93 @@
+/* flytunectl misses */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/ctl/arguments.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/format.h"
+#include "client/ctl/json.h"
+
+static int print_json(const flytune_miss_list *list)
+{
+	struct flytune_misses_info info;
+	json_t *array = json_array();
+	struct flytune_miss miss;
+
+	flytune_misses_info_init(&info);
+	flytune_miss_list_info(list, &info);
+	flytune_miss_init(&miss);
+	for (size_t i = 0; flytune_miss_list_get(list, i, &miss); i++)
+		json_array_append_new(array,
+		        json_pack("{s:s, s:o, s:s, s:I, s:f, s:f}", "kernel", miss.kernel, "problem",
+		                json_values(miss.field, miss.field_count), "device", miss.device, "count",
+		                (json_int_t)miss.count, "first_ago_s", (double)miss.first_ago_ns / 1e9,
+		                "last_ago_s", (double)miss.last_ago_ns / 1e9));
+	return json_print(json_pack("{s:o, s:I, s:I}", "misses", array, "asked", (json_int_t)info.asked,
+	        "forgotten", (json_int_t)info.forgotten));
+}
+
+/* The words that `tune` takes, and a remark that it passes over. */
+static void print_line(const struct flytune_miss *miss)
+{
+	printf("%s", miss->kernel);
+	for (uint32_t i = 0; i < miss->field_count; i++) {
+		const struct flytune_value *field = &miss->field[i];
+
+		fputs(" --", stdout);
+		for (const char *at = field->name; *at != '\0'; at++)
+			putchar(*at == '_' ? '-' : *at);
+		if (field->text[0] != '\0')
+			printf(" %s", field->text);
+		else
+			printf(" %" PRId64, field->number);
+	}
+	printf(" --device %s # asked %" PRIu64 " time%s\n", miss->device, miss->count,
+	        miss->count == 1 ? "" : "s");
+}
+
+static enum ctl_exit run(struct ctl *ctl, int count, char **words)
+{
+	struct flytune_misses_info info;
+	flytune_miss_list *list;
+	struct flytune_miss miss;
+	struct flytune_error error;
+	uint64_t most = 0;
+	int failed = 0;
+
+	if (count > 1)
+		return ctl_usage(&command_misses, "'%s' is not understood", words[1]);
+	if (count == 1 && !job_number_read(words[0], &most))
+		return ctl_usage(&command_misses, "'%s' is no number of lines", words[0]);
+	if (flytune_misses(ctl->client, most, &list, &error) != FLYTUNE_OK)
+		return ctl_fail(ctl, &error);
+	flytune_miss_init(&miss);
+	if (ctl->json)
+		failed = print_json(list);
+	else
+		for (size_t i = 0; flytune_miss_list_get(list, i, &miss); i++)
+			print_line(&miss);
+	flytune_misses_info_init(&info);
+	flytune_miss_list_info(list, &info);
+	if (info.forgotten > 0)
+		fprintf(stderr, "flytunectl: %" PRIu64 " more were asked too seldom to be kept\n",
+		        info.forgotten);
+	flytune_miss_list_free(list);
+	return failed != 0 ? CTL_FAILED : CTL_DONE;
+}
+
+static void explain(void)
+{
+	puts("Problems that were looked up since the daemon's start and have no result of their own, the "
+	     "most\n"
+	     "asked first. What follows # is a remark: `tune` passes over it, so that its lines can be fed "
+	     "to\n"
+	     "it:  flytunectl misses 10 | xargs -L1 flytunectl tune --no-wait");
+}
+
+const struct command command_misses = {
+        .name = "misses",
+        .words = "[COUNT]",
+        .help = "List what was looked up and is not tuned",
+        .run = run,
+        .explain = explain,
+};

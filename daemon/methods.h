@@ -1,0 +1,16 @@
+/* The methods of the client road, by the file that has them. request.c has the table, and those that ask for
+ * work. */
+#ifndef FLYTUNE_DAEMON_METHODS_H
+#define FLYTUNE_DAEMON_METHODS_H
+
+#include "daemon/request.h"
+
+typedef void method_call(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope);
+
+/* report.c: what is known */
+method_call method_trials, method_devices, method_status, method_misses;
+/* change.c: what an operator decides */
+method_call method_pin, method_unpin, method_forget, method_pause, method_resume;
+
+#endif

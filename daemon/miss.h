@@ -1,0 +1,39 @@
+/* Misses: problems that were looked up and have no result of their own, with how often they were asked.
+ *
+ * A table of a fixed size, filled without allocation on the lookup's way. Where it is full, what is asked
+ * most stays. Not kept across restarts. */
+#ifndef FLYTUNE_DAEMON_MISS_H
+#define FLYTUNE_DAEMON_MISS_H
+
+#include "daemon/subject.h"
+
+enum { MISS_SETS = 256, MISS_WAYS = 8, MISS_PROBLEM_SIZE = 384 };
+
+struct miss {
+	uint64_t count;             /* 0: the place is free */
+	uint64_t first_ns, last_ns; /* monotonic */
+	struct store_key key;
+	char kernel[FT_NAME_SIZE];
+	char device[FT_DEVICE_ID_SIZE];
+	uint16_t length;
+	uint8_t problem[MISS_PROBLEM_SIZE]; /* MessagePack */
+};
+
+struct misses {
+	struct miss (*set)[MISS_WAYS]; /* touched page by page, as misses come */
+	uint64_t asked;                /* lookups that missed */
+	uint64_t forgotten;            /* entries that had to make place, or were too large to list */
+};
+
+int misses_init(struct misses *misses, struct ft_error *error);
+void misses_free(struct misses *misses);
+/* One lookup missed, and `repeats` more of the same were answered by the client itself. */
+void misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns);
+/* All entries, the most asked first, as a fresh array of `*count` pointers into the table; NULL when out of
+ * memory. */
+struct miss **misses_sorted(const struct misses *misses, size_t *count);
+void miss_drop(struct miss *miss);
+/* False if the entry makes no sense. */
+bool miss_problem(const struct miss *miss, struct ft_problem *problem);
+
+#endif
