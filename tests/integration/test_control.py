@@ -21,8 +21,10 @@ def words_of(config):
 
 
 def ready(daemon):
-    """Waits until the daemon has heard its device: before, lookups are answered but not counted."""
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    """Waits until the daemon has heard its device and stored who it is: lookups before are answered but not counted,
+    and their generation is one of another identity."""
+    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready" and daemon.status()["generation"] > 1,
+                  "the device is known")
     return daemon
 
 
