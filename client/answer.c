@@ -47,7 +47,7 @@ uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[F
 }
 
 int answer_read(struct ft_view data, const struct connection *connection, struct flytune_answer *answer,
-        struct ft_error *error)
+        struct cache_terms *terms, struct ft_error *error)
 {
 	struct ft_answer read;
 
@@ -67,6 +67,15 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 	answer->tuned_m = read.tuned_m;
 	answer->revision = read.revision;
 	answer->knob_count = answer_knobs(&read.config, answer->knob);
+	if (terms != NULL) {
+		bool of_board = read.stripe > 0 && read.stripe <= FT_BOARD_STRIPES;
+
+		*terms = (struct cache_terms){
+		        .serial = of_board ? connection->board : 0,
+		        .stripe = of_board ? (uint32_t)(read.stripe - 1) : 0,
+		        .version = read.version,
+		};
+	}
 	return 0;
 }
 

@@ -16,6 +16,14 @@ static uint64_t next_random(struct breaker *breaker)
 	return breaker->random;
 }
 
+static void open_for(struct breaker *breaker, uint64_t now, uint64_t pause_ms, const struct ft_error *error)
+{
+	breaker->failures++;
+	breaker->open = true;
+	breaker->until = now + pause_ms * CLOCK_MS + next_random(breaker) % (pause_ms * CLOCK_MS / 2);
+	breaker->error = *error;
+}
+
 void breaker_fail(struct breaker *breaker, uint64_t now, const struct ft_error *error)
 {
 	uint64_t pause = BREAKER_FIRST_MS;
@@ -27,11 +35,13 @@ void breaker_fail(struct breaker *breaker, uint64_t now, const struct ft_error *
 	/* The jitter stays even at the cap. */
 	if (pause > (uint64_t)BREAKER_CAP_MS * 2 / 3)
 		pause = (uint64_t)BREAKER_CAP_MS * 2 / 3;
-	pause = pause * CLOCK_MS + next_random(breaker) % (pause * CLOCK_MS / 2);
-	breaker->failures++;
-	breaker->open = true;
-	breaker->until = now + pause;
-	breaker->error = *error;
+	open_for(breaker, now, pause, error);
+}
+
+void breaker_absent(struct breaker *breaker, uint64_t now, const struct ft_error *error)
+{
+	if (!breaker_paused(breaker, now))
+		open_for(breaker, now, BREAKER_ABSENT_MS, error);
 }
 
 void breaker_connected(struct breaker *breaker)

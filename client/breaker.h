@@ -18,11 +18,19 @@ struct breaker {
 	struct ft_error error; /* why it opened */
 };
 
-enum { BREAKER_FIRST_MS = 100, BREAKER_CAP_MS = 5000 };
+enum {
+	BREAKER_FIRST_MS = 100,
+	BREAKER_CAP_MS = 5000,
+	/* Where nobody listens, which costs microseconds to find out and nothing to a daemon that starts, the pause does not
+	 * grow: a successor is seen within 100 ms. */
+	BREAKER_ABSENT_MS = 50,
+};
 
 void breaker_init(struct breaker *breaker, uint64_t seed);
 /* An attempt or call failed. Failures of calls that were under way together count once. */
 void breaker_fail(struct breaker *breaker, uint64_t now, const struct ft_error *error);
+/* Nobody listened. */
+void breaker_absent(struct breaker *breaker, uint64_t now, const struct ft_error *error);
 /* There is a connection again; whether calls succeed on it is still to be seen. */
 void breaker_connected(struct breaker *breaker);
 /* A call succeeded. */

@@ -25,6 +25,7 @@ struct connection *connection_new(void)
 	if (connection == NULL)
 		return NULL;
 	connection->fd = -1;
+	connection->board_fd = -1;
 	ft_inbox_init(&connection->inbox, &ft_bounds_large);
 	ft_writer_init_growing(&connection->outbox, REQUEST_LIMIT);
 	return connection;
@@ -47,6 +48,8 @@ void connection_free(struct connection *connection)
 		return;
 	if (connection->fd >= 0)
 		close(connection->fd);
+	if (connection->board_fd >= 0)
+		close(connection->board_fd);
 	ft_inbox_free(&connection->inbox);
 	ft_writer_free(&connection->outbox);
 	free(connection);
@@ -152,8 +155,10 @@ static enum call_result connect_to(
 			return connect_failed(error, EAGAIN, path);
 		if (connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
 			break;
-		if (errno != EINTR)
+		if (errno != EINTR) {
+			connection->absent = errno == ENOENT || errno == ECONNREFUSED;
 			return connect_failed(error, errno, path);
+		}
 	}
 	if (deadline == 0 && fcntl(fd, F_SETFL, 0) != 0) {
 		ft_fail_errno(error, errno, "preparing a socket");
@@ -194,6 +199,41 @@ static enum call_result send_outbox(struct connection *connection, uint64_t dead
 	return CALL_DONE;
 }
 
+/* As recv, for the time of the hello: a descriptor comes along if one was asked for. */
+static ssize_t receive_with_board(struct connection *connection, uint8_t *data, size_t size, int flags)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(4 * sizeof(int))];
+	} control;
+	struct iovec part = {data, size};
+	struct msghdr packet = {
+	        .msg_iov = &part,
+	        .msg_iovlen = 1,
+	        .msg_control = control.space,
+	        .msg_controllen = sizeof control.space,
+	};
+	ssize_t count = recvmsg(connection->fd, &packet, flags | MSG_CMSG_CLOEXEC);
+
+	for (struct cmsghdr *header = count < 0 ? NULL : CMSG_FIRSTHDR(&packet); header != NULL;
+	        header = CMSG_NXTHDR(&packet, header)) {
+		size_t bytes = header->cmsg_len - CMSG_LEN(0);
+
+		if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(header) + at, sizeof fd);
+			if (connection->board_fd < 0)
+				connection->board_fd = fd;
+			else
+				close(fd);
+		}
+	}
+	return count;
+}
+
 /* The next whole message. With deadline 0: CALL_LATE unless it is there. */
 static enum call_result receive(
         struct connection *connection, uint64_t deadline, struct ft_view *message, struct ft_error *error)
@@ -213,7 +253,9 @@ static enum call_result receive(
 		if (deadline != 0 &&
 		        !arm_timeout(connection->fd, SO_RCVTIMEO, &connection->receive_timeout, deadline))
 			return late(error);
-		count = recv(connection->fd, data, size, deadline == 0 ? MSG_DONTWAIT : 0);
+		count = connection->boards != NULL && connection->hello.protocol == 0
+		        ? receive_with_board(connection, data, size, deadline == 0 ? MSG_DONTWAIT : 0)
+		        : recv(connection->fd, data, size, deadline == 0 ? MSG_DONTWAIT : 0);
 		if (count > 0) {
 			ft_inbox_received(&connection->inbox, (size_t)count);
 		} else if (count == 0 || errno == ECONNRESET) {
@@ -265,6 +307,7 @@ enum call_result connection_start(struct connection *connection, const char *pat
 	struct ft_hello_request hello = {.min = FT_PROTOCOL_MIN, .max = FT_PROTOCOL_MAX};
 	enum call_result result;
 
+	hello.board = connection->boards != NULL;
 	snprintf(hello.name, sizeof hello.name, "%s", name);
 	connection->started_at = clock_now();
 	connection->fd = make_socket();
@@ -285,6 +328,7 @@ enum call_result connection_start(struct connection *connection, const char *pat
 enum call_result connection_finish(struct connection *connection, uint64_t deadline, struct ft_error *error)
 {
 	struct ft_envelope reply;
+	struct ft_error unused;
 	enum call_result result =
 	        await_reply(connection, connection->last_id, deadline, NULL, NULL, &reply, error);
 
@@ -309,6 +353,12 @@ enum call_result connection_finish(struct connection *connection, uint64_t deadl
 		        connection->hello.server, (unsigned long long)connection->hello.protocol,
 		        FT_PROTOCOL_MIN, FT_PROTOCOL_MAX);
 		return CALL_LOST;
+	}
+	if (connection->board_fd >= 0) {
+		/* Without one every lookup asks: slower, and no less true. */
+		(void)boards_adopt(connection->boards, connection->board_fd, &connection->board, &unused);
+		close(connection->board_fd);
+		connection->board_fd = -1;
 	}
 	return CALL_DONE;
 }

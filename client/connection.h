@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "client/board.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
 
@@ -38,6 +39,10 @@ struct connection {
 	struct ft_inbox inbox;                  /* what came */
 	struct ft_writer outbox;                /* the request being sent */
 	struct ft_hello_reply hello;            /* what the daemon is */
+	struct boards *boards;                  /* wants the daemon's board, to put it here; may be NULL */
+	int board_fd;   /* the board's, from the hello's reply until it is taken; -1 */
+	uint64_t board; /* serial of the daemon's board; 0: it gave none of use */
+	bool absent; /* connecting failed since nobody serves the socket, which cost next to nothing to find out */
 };
 
 /* NULL when out of memory. */

@@ -21,7 +21,6 @@ enum {
 	CALL_TIMEOUT_MS = 10000,
 	AUTOTUNE_TIMEOUT_MS = 60000,
 	CACHE_ENTRIES = 1024,
-	CACHE_ENTRIES_MAX = 1 << 20,
 	CALL_ATTEMPTS = 3,
 };
 
@@ -123,8 +122,6 @@ static int configure(flytune_client *client, const struct flytune_options *given
 	client->log = options.log;
 	client->log_data = options.log_data;
 	snprintf(client->guessed_kind, sizeof client->guessed_kind, "%s", guess_kind());
-	if (options.cache_entries > CACHE_ENTRIES_MAX)
-		options.cache_entries = CACHE_ENTRIES_MAX;
 	if (cache_init(&client->cache, options.cache_entries == 0 ? CACHE_ENTRIES : options.cache_entries) !=
 	        0)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
@@ -139,8 +136,13 @@ int client_device(const flytune_client *client, const char *named, char device[F
 	if (strlen(id) >= FT_DEVICE_ID_SIZE)
 		return ft_fail_field(
 		        error, FT_E_UNKNOWN_DEVICE, "device", id, "an id such as cpu:0, under 32 bytes");
-	/* It may be the client's own, being set. */
-	memmove(device, id, strlen(id) + 1);
+	/* It may be the client's own, being set. Zero to the end, as the cache's keys are. */
+	if (device != id) {
+		size_t length = strlen(id);
+
+		memset(device + length, 0, FT_DEVICE_ID_SIZE - length);
+		memmove(device, id, length);
+	}
 	return 0;
 }
 
@@ -164,6 +166,7 @@ static int init_changed(flytune_client *client)
 static void dispose(flytune_client *client)
 {
 	cache_free(&client->cache);
+	boards_free(&client->boards);
 	free(client->socket);
 	free(client);
 }
@@ -191,6 +194,7 @@ flytune_client *flytune_open(const struct flytune_options *options, struct flytu
 	}
 	atomic_init(&client->pid, getpid());
 	breaker_init(&client->breaker, clock_now() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)client);
+	boards_init(&client->boards);
 	fork_watch(client);
 	return client;
 }
@@ -224,6 +228,9 @@ static void close_inherited(struct connection *connection)
 	        status.st_dev == connection->device && status.st_ino == connection->inode)
 		close(connection->fd);
 	connection->fd = -1;
+	if (connection->board_fd >= 0)
+		close(connection->board_fd);
+	connection->board_fd = -1;
 }
 
 void client_forked(flytune_client *client)
@@ -243,6 +250,7 @@ void client_forked(flytune_client *client)
 	client->connecting = false;
 	client->probe = NULL;
 	forced_forget_running(&client->forced);
+	cache_mend(&client->cache);
 	/* Those who waited on it are not in this process. */
 	(void)init_changed(client);
 	atomic_store(&client->pid, getpid());
@@ -317,6 +325,8 @@ static struct connection *add_connection(flytune_client *client, bool pooled)
 		return NULL;
 	connection->busy = true;
 	connection->pooled = pooled;
+	/* Those of one's own are for waiting, not for answers to be kept. */
+	connection->boards = pooled ? &client->boards : NULL;
 	connection->next = client->connections;
 	client->connections = connection;
 	if (pooled)
@@ -345,6 +355,13 @@ static enum call_result attempt(flytune_client *client, struct connection *conne
 	connection_reset(connection);
 	result = connection_start(connection, client->socket, client->name, deadline, error);
 	return result == CALL_DONE ? connection_finish(connection, deadline, error) : result;
+}
+
+/* After the breaker changed, with the lock held. */
+static void tell_pause(flytune_client *client)
+{
+	atomic_store_explicit(&client->paused_until, client->breaker.open ? client->breaker.until : 0,
+	        memory_order_relaxed);
 }
 
 /* Decides, with the lock held, whether this thread connects (CALL_DONE, with `connecting` set), or has got an
@@ -438,9 +455,12 @@ static enum call_result take(flytune_client *client, uint64_t deadline, bool pat
 		client->probe = connection;
 		connection = NULL;
 		*error = client->breaker.error;
+	} else if (connection != NULL && connection->absent) {
+		breaker_absent(&client->breaker, clock_now(), error);
 	} else {
 		breaker_fail(&client->breaker, clock_now(), error);
 	}
+	tell_pause(client);
 	if (result != CALL_DONE && connection != NULL) {
 		discard(client, connection);
 		connection = NULL;
@@ -477,6 +497,7 @@ void client_give(flytune_client *client, struct connection *connection)
 	}
 	pthread_mutex_lock(&client->lock);
 	breaker_succeed(&client->breaker);
+	tell_pause(client);
 	connection->busy = false;
 	if (!connection->pooled)
 		discard(client, connection);
@@ -496,6 +517,7 @@ void client_drop(flytune_client *client, struct connection *connection, const st
 	if (error != NULL) {
 		news = client->breaker.failures == 0;
 		breaker_fail(&client->breaker, clock_now(), error);
+		tell_pause(client);
 	}
 	discard(client, connection);
 	pthread_cond_broadcast(&client->changed);

@@ -4,6 +4,9 @@
  * wait. A connection that is busy belongs to one thread, but for its place in the list. At most one thread
  * connects at a time, so that a daemon that is away is tried once and not once a thread.
  *
+ * A lookup that was answered before comes here for nothing that is written: `boards` and `cache` are read without a lock
+ * (client/board.h, client/cache.h). They need no look at the process id either, since a child's copies are as good.
+ *
  * fork. The handlers in fork.c hold `lock` across it; the child closes its copies of the descriptors, forgets
  * all connections and goes on with fresh ones. */
 #ifndef FLYTUNE_CLIENT_HANDLE_H
@@ -30,6 +33,10 @@ struct flytune_client {
 	char device[FT_DEVICE_ID_SIZE]; /* "": the daemon's choice */
 	enum flytune_autotune autotune; /* never ENVIRONMENT */
 	bool tune_on_miss;
+	struct boards boards; /* read by every lookup */
+	struct cache cache;
+	/* The breaker's, for those who have an answer anyway and would not wait for the lock; 0: it is closed. */
+	_Atomic uint64_t paused_until;
 	int64_t lookup_timeout_ms, call_timeout_ms, autotune_timeout_ms;
 	char guessed_kind[16]; /* of this host's first device, until the daemon names one */
 	flytune_log_fn log;
@@ -44,7 +51,6 @@ struct flytune_client {
 	bool connecting;          /* by some thread */
 	struct connection *probe; /* its hello is still unanswered */
 	struct breaker breaker;
-	struct cache cache;
 	struct forced forced;
 	struct ft_traits traits;             /* guessed last: it takes reading a few files; "" before */
 	char last_device[FT_DEVICE_ID_SIZE]; /* that the daemon chose for a call that named none */

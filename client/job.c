@@ -72,7 +72,7 @@ static int read_tuned(struct ft_view body, const struct connection *connection, 
 	*job = reply.job;
 	if (reply.job != 0)
 		return 0;
-	if (answer_read(reply.answer, connection, &known, error) != 0)
+	if (answer_read(reply.answer, connection, &known, NULL, error) != 0)
 		return -1;
 	if (answer != NULL)
 		sized_out(answer, &known, sizeof known);

@@ -1,65 +1,111 @@
 #include <stdio.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "client/answer.h"
 #include "client/outcome.h"
 #include "client/sized.h"
 
-/* One lookup, as its steps see it. */
+/* One lookup that has to ask, as its steps see it. */
 struct lookup {
 	flytune_client *client;
-	const flytune_problem *problem;
-	char device[FT_DEVICE_ID_SIZE];
+	struct cache_key key;
 	uint64_t deadline;
+	bool swept; /* what is asked for now, is asked after the forced sweep */
 	struct flytune_answer answer;
 };
 
-/* Calls that were answered without the daemon since it was last asked: they ride along. */
-static uint64_t count_repeats(struct lookup *lookup)
+/* ---- answers given before ---- */
+
+static enum board_verdict check(const flytune_client *client, const struct cache_terms *terms)
 {
-	struct cache_entry *entry;
-	uint64_t repeats;
+	uint64_t latest, word;
+	bool alive;
+
+	if (client->token[0] == '\0')
+		return boards_check(&client->boards, terms->serial, terms->stripe, terms->version);
+	/* What a generation says, it says for ever: the board only tells whether the daemon is there. */
+	latest = atomic_load_explicit(&client->boards.serial, memory_order_acquire);
+	if (!boards_look(&client->boards, latest, 0, &word, &alive))
+		return BOARD_CHANGED;
+	return alive ? BOARD_STANDS : BOARD_AWAY;
+}
+
+/* The road that is meant to be taken: no system call, no lock, nothing written but a count of this thread's group. */
+static bool answer_at_once(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+{
+	struct cache_terms terms;
+	enum board_verdict verdict;
+	uint32_t flags = FLYTUNE_ANSWER_KEPT;
+	uint32_t place;
+
+	if (!cache_find(&client->cache, key, answer, &terms, &place))
+		return false;
+	verdict = check(client, &terms);
+	if (verdict == BOARD_CHANGED || (client->autotune == FLYTUNE_AUTOTUNE_FORCE && !terms.swept))
+		return false;
+	if (verdict == BOARD_AWAY) {
+		/* Now and then somebody has to look for a successor. */
+		if (clock_now() >= atomic_load_explicit(&client->paused_until, memory_order_relaxed))
+			return false;
+		flags |= FLYTUNE_ANSWER_AWAY;
+	}
+	cache_count(&client->cache, place);
+	answer->flags = flags;
+	return true;
+}
+
+/* While the daemon is away nothing can change an answer, so those that it gave, and did not take back before it went,
+ * stand. */
+static bool find_kept(struct lookup *lookup)
+{
+	flytune_client *client = lookup->client;
+	struct cache_terms terms;
+	uint32_t place;
+
+	if (!cache_find(&client->cache, &lookup->key, &lookup->answer, &terms, &place))
+		return false;
+	/* A daemon without a board says nothing of changes. */
+	if (client->token[0] == '\0' &&
+	        (terms.serial != 0 ||
+	                atomic_load_explicit(&client->boards.serial, memory_order_relaxed) != 0) &&
+	        check(client, &terms) == BOARD_CHANGED)
+		return false;
+	cache_count(&client->cache, place);
+	lookup->answer.size = sizeof lookup->answer;
+	lookup->answer.flags = FLYTUNE_ANSWER_AWAY | FLYTUNE_ANSWER_KEPT;
+	return true;
+}
+
+/* Calls that were answered without the daemon since it was last asked: they ride along. */
+static uint32_t take_repeats(struct lookup *lookup)
+{
+	uint32_t repeats;
 
 	pthread_mutex_lock(&lookup->client->lock);
-	entry = cache_find(&lookup->client->cache, lookup->problem, lookup->device);
-	repeats = entry == NULL ? 0 : entry->repeats;
+	repeats = cache_take_repeats(&lookup->client->cache, &lookup->key);
 	pthread_mutex_unlock(&lookup->client->lock);
 	return repeats;
 }
 
-static void keep(struct lookup *lookup, uint64_t told)
+static void return_repeats(struct lookup *lookup, uint32_t repeats)
 {
-	struct cache_entry *entry;
-
 	pthread_mutex_lock(&lookup->client->lock);
-	cache_keep(&lookup->client->cache, lookup->problem, lookup->device, &lookup->answer);
-	entry = cache_find(&lookup->client->cache, lookup->problem, lookup->device);
-	if (entry != NULL)
-		entry->repeats -= entry->repeats < told ? entry->repeats : told;
-	if (lookup->device[0] == '\0')
+	cache_return_repeats(&lookup->client->cache, &lookup->key, repeats);
+	pthread_mutex_unlock(&lookup->client->lock);
+}
+
+static void keep(struct lookup *lookup, struct cache_terms *terms)
+{
+	terms->swept = lookup->swept;
+	pthread_mutex_lock(&lookup->client->lock);
+	cache_keep(&lookup->client->cache, &lookup->key, &lookup->answer, terms);
+	if (lookup->key.device[0] == '\0')
 		memcpy(lookup->client->last_device, lookup->answer.device,
 		        sizeof lookup->client->last_device);
 	pthread_mutex_unlock(&lookup->client->lock);
 }
 
-/* While the daemon is away nothing can change an answer, so those that it gave stand. */
-static bool find_kept(struct lookup *lookup)
-{
-	struct cache_entry *entry;
-
-	pthread_mutex_lock(&lookup->client->lock);
-	entry = cache_find(&lookup->client->cache, lookup->problem, lookup->device);
-	if (entry != NULL) {
-		entry->repeats++;
-		lookup->answer = entry->answer;
-		lookup->answer.flags |= FLYTUNE_ANSWER_AWAY | FLYTUNE_ANSWER_KEPT;
-	}
-	pthread_mutex_unlock(&lookup->client->lock);
-	return entry != NULL;
-}
+/* ---- asking ---- */
 
 static int answer_alone(struct lookup *lookup, struct ft_error *error)
 {
@@ -75,40 +121,43 @@ static int answer_alone(struct lookup *lookup, struct ft_error *error)
 		        lookup->client->token, why);
 	}
 	/* The cause stands unless the problem itself is at fault. */
-	if (lookup->problem->built_in == NULL)
+	if (lookup->key.problem->built_in == NULL)
 		return -1;
 	snprintf(reason, sizeof reason, "%s", error->code);
 	return answer_standard(
-	        lookup->client, lookup->problem, lookup->device, reason, &lookup->answer, error);
+	        lookup->client, lookup->key.problem, lookup->key.device, reason, &lookup->answer, error);
 }
 
 static int ask(struct lookup *lookup, struct ft_error *error)
 {
 	flytune_client *client = lookup->client;
 	struct ft_lookup_request request = {.tune_on_miss = client->tune_on_miss};
+	struct cache_terms terms;
 	struct connection *connection;
 	struct ft_envelope reply;
 	enum call_result result;
 
-	memcpy(request.kernel, lookup->problem->kernel, sizeof request.kernel);
-	request.problem = lookup->problem->given;
-	memcpy(request.device, lookup->device, sizeof request.device);
+	memcpy(request.kernel, lookup->key.problem->kernel, sizeof request.kernel);
+	request.problem = lookup->key.problem->given;
+	memcpy(request.device, lookup->key.device, sizeof request.device);
 	memcpy(request.generation, client->token, sizeof request.generation);
-	request.repeats = count_repeats(lookup);
+	request.repeats = take_repeats(lookup);
 	/* Without a generation there is always an answer of our own, so a daemon that was away is not waited
 	 * for. */
 	result = client_call(client, "lookup", &ft_lookup_request_message, &request, lookup->deadline,
 	        client->token[0] != '\0', &connection, &reply, error);
 	if (result == CALL_DONE) {
-		if (answer_read(reply.body, connection, &lookup->answer, error) == 0) {
+		if (answer_read(reply.body, connection, &lookup->answer, &terms, error) == 0) {
 			client_give(client, connection);
-			keep(lookup, request.repeats);
+			keep(lookup, &terms);
 			return 0;
 		}
 		ft_fail(error, FT_E_BAD_FRAME, "flytuned gave an answer that this library cannot read");
 		client_drop(client, connection, error);
 	}
-	if (result == CALL_REFUSED && outcome_is_callers(error))
+	if (result != CALL_REFUSED)
+		return_repeats(lookup, (uint32_t)request.repeats);
+	else if (outcome_is_callers(error))
 		return -1;
 	return answer_alone(lookup, error);
 }
@@ -146,7 +195,7 @@ static bool sweep_first(struct lookup *lookup)
 {
 	flytune_client *client = lookup->client;
 	uint64_t deadline = clock_after(client->autotune_timeout_ms);
-	uint64_t hash = XXH3_64bits_withSeed(lookup->device, strlen(lookup->device), lookup->problem->hash);
+	uint64_t hash = lookup->key.hash;
 	struct flytune_tune_options options;
 	struct flytune_job ended;
 	uint64_t job = 0;
@@ -161,9 +210,9 @@ static bool sweep_first(struct lookup *lookup)
 		return false;
 	}
 	flytune_tune_options_init(&options);
-	options.device = lookup->device[0] == '\0' ? NULL : lookup->device;
+	options.device = lookup->key.device[0] == '\0' ? NULL : lookup->key.device;
 	options.force = 1;
-	if (flytune_tune(client, lookup->problem, &options, &job, NULL, NULL) == FLYTUNE_OK) {
+	if (flytune_tune(client, lookup->key.problem, &options, &job, NULL, NULL) == FLYTUNE_OK) {
 		uint64_t now = clock_now();
 
 		flytune_job_init(&ended);
@@ -180,32 +229,23 @@ static bool sweep_first(struct lookup *lookup)
 	return done;
 }
 
-enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
-        const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
+static enum flytune_code answer_asking(flytune_client *client, const struct cache_key *key,
+        int64_t timeout_ms, struct flytune_answer *answer, struct flytune_error *out)
 {
-	struct lookup lookup = {.client = client, .problem = problem};
-	struct flytune_lookup_options options;
+	struct lookup lookup = {.client = client, .key = *key};
 	struct ft_error error;
 	bool swept = true;
 	int failed;
 
-	flytune_lookup_options_init(&options);
-	if (given != NULL && !sized_in(&options, sizeof options, given))
-		return outcome_unsized(out, "flytune_lookup_options");
-	if (sized_length(answer) < sizeof answer->size)
-		return outcome_unsized(out, "flytune_answer");
-	if (client_device(client, options.device, lookup.device, &error) != 0)
-		return outcome(out, &error);
 	client_enter(client);
 	if (client->autotune == FLYTUNE_AUTOTUNE_NEVER) {
 		failed = answer_standard(
-		        client, problem, lookup.device, "autotune is off", &lookup.answer, &error);
+		        client, key->problem, key->device, "autotune is off", &lookup.answer, &error);
 		lookup.answer.flags = 0;
 	} else {
 		if (client->autotune == FLYTUNE_AUTOTUNE_FORCE)
-			swept = sweep_first(&lookup);
-		lookup.deadline =
-		        clock_after(options.timeout_ms > 0 ? options.timeout_ms : client->lookup_timeout_ms);
+			swept = lookup.swept = sweep_first(&lookup);
+		lookup.deadline = clock_after(timeout_ms > 0 ? timeout_ms : client->lookup_timeout_ms);
 		failed = ask(&lookup, &error);
 	}
 	if (failed != 0)
@@ -214,4 +254,46 @@ enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *
 		lookup.answer.flags |= FLYTUNE_ANSWER_UNSWEPT;
 	sized_out(answer, &lookup.answer, sizeof lookup.answer);
 	return FLYTUNE_OK;
+}
+
+/* As answer_at_once, for a program that was built against another release. */
+static bool answer_sized_at_once(
+        flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+{
+	struct flytune_answer ours;
+
+	memset(&ours, 0, sizeof ours);
+	return answer_at_once(client, key, &ours) && sized_out(answer, &ours, sizeof ours);
+}
+
+enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
+        const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
+{
+	struct flytune_lookup_options options;
+	const char *device = client->device;
+	int64_t timeout_ms = 0;
+	char named[FT_DEVICE_ID_SIZE];
+	struct cache_key key;
+	size_t size = sized_length(answer);
+
+	if (size < sizeof answer->size)
+		return outcome_unsized(out, "flytune_answer");
+	if (given != NULL) {
+		struct ft_error error;
+
+		if (!sized_in(&options, sizeof options, given))
+			return outcome_unsized(out, "flytune_lookup_options");
+		timeout_ms = options.timeout_ms;
+		if (options.device != NULL) {
+			if (client_device(client, options.device, named, &error) != 0)
+				return outcome(out, &error);
+			device = named;
+		}
+	}
+	key = cache_key(problem, device);
+	if (client->autotune != FLYTUNE_AUTOTUNE_NEVER &&
+	        (size == sizeof *answer ? answer_at_once(client, &key, answer)
+	                                : answer_sized_at_once(client, &key, answer)))
+		return FLYTUNE_OK;
+	return answer_asking(client, &key, timeout_ms, answer, out);
 }

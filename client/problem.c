@@ -10,21 +10,41 @@
 #include "client/outcome.h"
 #include "client/sized.h"
 
-static uint64_t hash_of(const char *kernel, const struct ft_problem *problem)
+/* Appends a text with its NUL. */
+static size_t append_text(char *key, size_t length, const char *text)
 {
-	XXH64_hash_t hash = XXH3_64bits(kernel, strlen(kernel));
+	size_t size = strlen(text) + 1;
 
-	/* The same whatever the order of the fields. */
-	for (uint32_t i = 0; i < problem->count; i++) {
-		const struct ft_field *field = &problem->field[i];
-		XXH64_hash_t name = XXH3_64bits(field->name, strlen(field->name));
+	memcpy(key + length, text, size);
+	return length + size;
+}
 
-		if (field->is_text)
-			hash += XXH3_64bits_withSeed(field->text, strlen(field->text), name);
-		else
-			hash += XXH3_64bits_withSeed(&field->number, sizeof field->number, name);
+/* The same whatever the order of the fields. */
+static void make_key(flytune_problem *problem)
+{
+	const struct ft_field *fields[FT_FIELDS_MAX];
+	char *key = (char *)problem->key; /* zeroed when it was made */
+	size_t length = append_text(key, 0, problem->kernel);
+
+	for (uint32_t i = 0; i < problem->whole.count; i++) {
+		uint32_t at = i;
+
+		for (; at > 0 && strcmp(fields[at - 1]->name, problem->whole.field[i].name) > 0; at--)
+			fields[at] = fields[at - 1];
+		fields[at] = &problem->whole.field[i];
 	}
-	return hash;
+	for (uint32_t i = 0; i < problem->whole.count; i++) {
+		length = append_text(key, length, fields[i]->name);
+		key[length++] = (char)fields[i]->is_text;
+		if (fields[i]->is_text) {
+			length = append_text(key, length, fields[i]->text);
+		} else {
+			memcpy(key + length, &fields[i]->number, sizeof fields[i]->number);
+			length += sizeof fields[i]->number;
+		}
+	}
+	problem->key_words = (uint32_t)((length + 7) / 8);
+	problem->hash = XXH3_64bits(problem->key, problem->key_words * sizeof *problem->key);
 }
 
 static int fill(
@@ -66,7 +86,6 @@ flytune_problem *flytune_problem_new(
 		outcome(out, &error);
 		return NULL;
 	}
-	atomic_init(&problem->references, 1);
 	snprintf(problem->kernel, sizeof problem->kernel, "%s", kernel);
 	if (fill(problem, fields, count, &error) != 0) {
 		outcome(out, &error);
@@ -83,7 +102,7 @@ flytune_problem *flytune_problem_new(
 		problem->admitted = true;
 	if (!problem->admitted)
 		problem->whole = problem->given;
-	problem->hash = hash_of(kernel, &problem->whole);
+	make_key(problem);
 	return problem;
 }
 
@@ -108,35 +127,16 @@ flytune_problem *flytune_problem_rmsnorm(const struct flytune_rmsnorm *given, st
 	return flytune_problem_new("rmsnorm", fields, count, out);
 }
 
-/* The count is the one thing about a problem that changes. */
-static atomic_uint *references_of(const flytune_problem *problem)
-{
-	return &((flytune_problem *)(uintptr_t)problem)->references;
-}
-
-const flytune_problem *problem_hold(const flytune_problem *problem)
-{
-	atomic_fetch_add_explicit(references_of(problem), 1, memory_order_relaxed);
-	return problem;
-}
-
-void problem_release(const flytune_problem *problem)
-{
-	if (problem != NULL &&
-	        atomic_fetch_sub_explicit(references_of(problem), 1, memory_order_acq_rel) == 1)
-		free((flytune_problem *)(uintptr_t)problem);
-}
-
 void flytune_problem_free(flytune_problem *problem)
 {
-	problem_release(problem);
+	free(problem);
 }
 
 bool problem_equal(const flytune_problem *a, const flytune_problem *b)
 {
 	return a == b ||
-	        (a->hash == b->hash && strcmp(a->kernel, b->kernel) == 0 &&
-	                ft_problem_equal(&a->whole, &b->whole));
+	        (a->hash == b->hash && a->key_words == b->key_words &&
+	                memcmp(a->key, b->key, a->key_words * sizeof *a->key) == 0);
 }
 
 const char *flytune_problem_kernel(const flytune_problem *problem)

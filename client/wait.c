@@ -67,7 +67,7 @@ static enum call_result read_ended(struct ft_view body, const struct connection 
 
 	if (ft_decode(&ft_job_message, body, &ended, error) != 0)
 		return CALL_LOST;
-	if (ended.answer.data != NULL && answer_read(ended.answer, connection, answer, error) != 0)
+	if (ended.answer.data != NULL && answer_read(ended.answer, connection, answer, NULL, error) != 0)
 		return CALL_LOST;
 	job_show(&ended, job);
 	return CALL_DONE;

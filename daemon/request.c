@@ -97,6 +97,7 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
         enum lookup_source *source, struct ft_error *error)
 {
 	uint64_t generation = 0;
+	uint32_t stripe;
 
 	if (request->invariant)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
@@ -108,8 +109,15 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 	if (subject_admit(&requests->subject, requests->devices, request->kernel, request->device,
 	            &request->problem, error) != 0)
 		return -1;
-	return lookup_answer(
-	        requests->store, &requests->subject, generation, &requests->answer, source, error);
+	if (lookup_answer(
+	            requests->store, &requests->subject, generation, &requests->answer, source, error) != 0)
+		return -1;
+	/* The word is changed on this thread, after reads see the commit and between batches of requests: it is never newer
+	 * than the answer. */
+	stripe = board_stripe(&requests->subject.key);
+	requests->answer.version = board_version(requests->board, stripe);
+	requests->answer.stripe = requests->answer.version == 0 ? 0 : stripe + 1;
+	return 0;
 }
 
 static void method_lookup(

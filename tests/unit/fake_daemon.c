@@ -3,9 +3,11 @@
 #include "check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 void fake_init(struct fake *fake)
 {
 	memset(fake, 0, sizeof *fake);
+	fake->board_fd = -1;
 	snprintf(fake->directory, sizeof fake->directory, "/tmp/ft.XXXXXX");
 	assert_non_null(mkdtemp(fake->directory));
 	snprintf(fake->path, sizeof fake->path, "%s/s", fake->directory);
@@ -22,13 +25,92 @@ void fake_init(struct fake *fake)
 	pthread_cond_init(&fake->changed, NULL);
 }
 
+static void forget_board(struct fake *fake)
+{
+	if (fake->board != NULL)
+		munmap(fake->board, sizeof *fake->board);
+	if (fake->board_fd >= 0)
+		close(fake->board_fd);
+	fake->board = NULL;
+	fake->board_fd = -1;
+}
+
 void fake_free(struct fake *fake)
 {
 	fake_stop(fake);
+	forget_board(fake);
 	unlink(fake->path);
 	rmdir(fake->directory);
 	pthread_cond_destroy(&fake->changed);
 	pthread_mutex_destroy(&fake->lock);
+}
+
+void fake_board(struct fake *fake, enum fake_flaw flaw)
+{
+	size_t size = sizeof *fake->board;
+	int seals = F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL | F_SEAL_SHRINK;
+	void *memory;
+
+	forget_board(fake);
+	fake->board_fd = memfd_create("fake", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_true(fake->board_fd >= 0);
+	if (flaw == FAKE_SHORT)
+		size -= 8;
+	if (flaw == FAKE_LONG)
+		size += 1;
+	assert_int_equal(ftruncate(fake->board_fd, (off_t)size), 0);
+	if (flaw != FAKE_HOLES)
+		assert_int_equal(posix_fallocate(fake->board_fd, 0, (off_t)size), 0);
+	memory = mmap(NULL, sizeof *fake->board, PROT_READ | PROT_WRITE, MAP_SHARED, fake->board_fd, 0);
+	assert_true(memory != MAP_FAILED);
+	fake->board = memory;
+	/* Not the whole struct: its holes shall stay holes. */
+	fake->board->magic = ft_board_magic;
+	fake->board->layout = FT_BOARD_LAYOUT;
+	fake->board->stripes = FT_BOARD_STRIPES;
+	fake->board->owner_offset = 8;
+	if (flaw == FAKE_GARBAGE)
+		memset(fake->board, 0x5a, sizeof *fake->board / 2);
+	if (flaw == FAKE_FAR_OWNER)
+		fake->board->owner_offset = 0x7ffffffc;
+	fake->board->lock[8] = 1;
+	atomic_store(&fake->board->word[0], 1);
+	if (flaw == FAKE_SHRINKABLE)
+		seals &= ~F_SEAL_SHRINK;
+	if (flaw != FAKE_UNSEALED)
+		assert_int_equal(fcntl(fake->board_fd, F_ADD_SEALS, seals), 0);
+}
+
+void fake_board_changes(struct fake *fake)
+{
+	atomic_fetch_add(&fake->board->word[0], 1);
+}
+
+void fake_board_dies(struct fake *fake)
+{
+	/* As the kernel does it. */
+	atomic_fetch_or((_Atomic uint32_t *)(void *)(fake->board->lock + 8), FT_BOARD_OWNER_DIED);
+}
+
+/* The reply to hello, with the descriptor of the board. */
+static void send_board(struct fake_session *session, const struct ft_writer *writer)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = {.space = {0}};
+	struct iovec part = {writer->data, writer->length};
+	struct msghdr packet = {.msg_iov = &part,
+	        .msg_iovlen = 1,
+	        .msg_control = control.space,
+	        .msg_controllen = sizeof control.space};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &session->fake->board_fd, sizeof(int));
+	assert_int_equal(sendmsg(session->fd, &packet, MSG_NOSIGNAL), writer->length);
 }
 
 void fake_wait_gate(struct fake *fake)
@@ -137,6 +219,10 @@ static void answer_lookup(struct fake_session *session, const struct ft_envelope
 	if (lookup.repeats != 0)
 		atomic_store(&session->fake->repeats, lookup.repeats);
 	fake_answer(&lookup.problem, lookup.generation, &answer);
+	if (session->fake->board_fd >= 0) {
+		answer.stripe = 1;
+		answer.version = atomic_load(&session->fake->board->word[0]);
+	}
 	fake_reply(session, request->id, &ft_answer_message, &answer);
 }
 
@@ -286,7 +372,20 @@ static void answer_hello(struct fake_session *session, const struct ft_envelope 
 {
 	struct ft_hello_reply hello = {.protocol = 1, .server = "fake", .store = STORE, .generation = 7};
 
+	struct ft_hello_request asked;
+	struct ft_writer writer;
+
 	atomic_fetch_add(&session->fake->hellos, 1);
+	assert_int_equal(ft_decode(&ft_hello_request_message, request->body, &asked, NULL), 0);
+	if (asked.board && session->fake->board_fd >= 0) {
+		hello.descriptors = 1;
+		ft_writer_init_growing(&writer, 1 << 20);
+		ft_begin_response(&writer, request->id);
+		ft_encode(&writer, &ft_hello_reply_message, &hello);
+		send_board(session, &writer);
+		ft_writer_free(&writer);
+		return;
+	}
 	fake_reply(session, request->id, &ft_hello_reply_message, &hello);
 }
 

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "proto/board.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
 
@@ -40,6 +41,8 @@ struct fake {
 	void *data;
 	atomic_int accepted, hellos, lookups, tunes, waits;
 	atomic_uint_fast64_t repeats; /* of the last lookup that brought any */
+	struct ft_board *board;       /* of the next listening; NULL: it has none */
+	int board_fd;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool gate; /* what fake_wait_gate waits for */
@@ -48,6 +51,22 @@ struct fake {
 	int sessions;
 };
 
+enum fake_flaw {
+	FAKE_SOUND,
+	FAKE_UNSEALED,
+	FAKE_SHRINKABLE,
+	FAKE_SHORT,
+	FAKE_LONG,
+	FAKE_HOLES,
+	FAKE_GARBAGE,
+	FAKE_FAR_OWNER
+};
+
+/* A fresh board for whoever connects from now on, alive until it is closed or fake_board_dies. All answers are of its
+ * stripe 1 (counted from 1). Maps of older boards stay. */
+void fake_board(struct fake *fake, enum fake_flaw flaw);
+void fake_board_changes(struct fake *fake);
+void fake_board_dies(struct fake *fake);
 /* A place for a socket, and nobody there. */
 void fake_init(struct fake *fake);
 void fake_listen(struct fake *fake);

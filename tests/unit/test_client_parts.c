@@ -159,61 +159,6 @@ static void a_problem_that_the_kernel_refuses_knows_why(void **state)
 	flytune_problem_free(problem);
 }
 
-static void kept_answers_are_bounded_and_never_mixed_up(void **state)
-{
-	enum { ENTRIES = 64, PROBLEMS = 1000 };
-	struct flytune_answer answer;
-	struct cache cache;
-	int found = 0;
-
-	(void)state;
-	flytune_answer_init(&answer);
-	memset(answer.reason, 0, sizeof answer.reason);
-	assert_int_equal(cache_init(&cache, ENTRIES), 0);
-	for (int64_t m = 1; m <= PROBLEMS; m++) {
-		flytune_problem *problem = rmsnorm(m);
-
-		answer.generation = (uint64_t)m;
-		cache_keep(&cache, problem, "cpu:0", &answer);
-		assert_int_equal(cache_find(&cache, problem, "cpu:0")->answer.generation, m);
-		assert_null(cache_find(&cache, problem, "cpu:1"));
-		flytune_problem_free(problem);
-	}
-	for (int64_t m = 1; m <= PROBLEMS; m++) {
-		flytune_problem *problem = rmsnorm(m);
-		struct cache_entry *entry = cache_find(&cache, problem, "cpu:0");
-
-		if (entry != NULL) {
-			assert_int_equal(entry->answer.generation, m);
-			found++;
-		}
-		flytune_problem_free(problem);
-	}
-	assert_true(found > ENTRIES / 2 && found <= ENTRIES);
-	cache_free(&cache);
-}
-
-static void the_answer_used_last_is_kept(void **state)
-{
-	struct flytune_answer answer;
-	struct cache cache;
-	flytune_problem *favourite = rmsnorm(1 << 20);
-
-	(void)state;
-	flytune_answer_init(&answer);
-	assert_int_equal(cache_init(&cache, CACHE_WAYS), 0);
-	cache_keep(&cache, favourite, "", &answer);
-	for (int64_t m = 1; m < 100; m++) {
-		flytune_problem *problem = rmsnorm(m);
-
-		cache_keep(&cache, problem, "", &answer);
-		assert_non_null(cache_find(&cache, favourite, ""));
-		flytune_problem_free(problem);
-	}
-	cache_free(&cache);
-	flytune_problem_free(favourite);
-}
-
 static void forced_sweeps_are_remembered_within_a_bound(void **state)
 {
 	struct forced forced = {0};
@@ -349,8 +294,6 @@ int main(void)
 	        cmocka_unit_test(a_problem_tells_its_fields),
 	        cmocka_unit_test(names_that_no_kernel_can_have_are_refused),
 	        cmocka_unit_test(a_problem_that_the_kernel_refuses_knows_why),
-	        cmocka_unit_test(kept_answers_are_bounded_and_never_mixed_up),
-	        cmocka_unit_test(the_answer_used_last_is_kept),
 	        cmocka_unit_test(forced_sweeps_are_remembered_within_a_bound),
 	        cmocka_unit_test(structures_of_other_releases_are_respected),
 	        cmocka_unit_test(every_code_has_a_word_of_its_own),

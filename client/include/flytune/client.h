@@ -23,10 +23,13 @@
  *
  * What the library promises to the program that it lives in:
  *  - A lookup never waits for a search (but see FLYTUNE_AUTOTUNE below), and no call waits past its deadline.
+ *  - A lookup of what this client asked before, on the same device, is answered from memory as long as the answer is
+ * what the daemon would say now: without a system call, a lock or an allocation, in any number of threads. The
+ * daemon tells what changed by memory that it shares, so a new winner, a pin or a forget is seen by the next call.
  *  - While the daemon is away a lookup still succeeds: with what this client already knows, else with the
  * analytic default, by the same rule that the daemon uses; the answer is marked. A daemon that is away is
- * tried again after a pause that grows from 0.1 s to 5 s, by one caller at a time; meanwhile lookups cost no
- * wait.
+ * tried again by one caller at a time: within 0.1 s where nobody listens on its socket, and where it does not serve
+ * after a pause that grows from 0.1 s to 5 s; meanwhile lookups cost no wait.
  *  - It starts no threads and no processes, touches no signal and no global setting, never prints, never ends
  * the process, raises no SIGPIPE. Descriptors are close-on-exec and above 2.
  *  - The environment is read in flytune_open and nowhere else.
@@ -152,7 +155,7 @@ struct flytune_options {
 	int64_t lookup_timeout_ms;      /* of a lookup; 0: 1,000 */
 	int64_t call_timeout_ms;        /* of other calls that do not wait for a job; 0: 10,000 */
 	int64_t autotune_timeout_ms;    /* that a lookup waits for its forced sweep; 0: 60,000 */
-	uint32_t cache_entries;         /* answers kept for when the daemon is away; 0: 1,024 */
+	uint32_t cache_entries;         /* answers kept, at least: 2 KiB each; 0: 1,024, at most 131,072 */
 	flytune_log_fn log;             /* NULL: silence */
 	void *log_data;
 };
@@ -243,7 +246,7 @@ FLYTUNE_API const char *flytune_source_word(enum flytune_source source);
 enum {
 	/* The daemon did not give this answer; `reason` says why where the answer is the default. */
 	FLYTUNE_ANSWER_AWAY = 1,
-	/* Given before by the daemon to this client, kept since. */
+	/* Given before by the daemon to this client, kept since; it stands. */
 	FLYTUNE_ANSWER_KEPT = 2,
 	/* The forced sweep did not end in time (it goes on), or could not be run. */
 	FLYTUNE_ANSWER_UNSWEPT = 4
