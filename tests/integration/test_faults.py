@@ -11,7 +11,7 @@ from harness import problem, shape
 
 M64 = problem(m=64)
 # What a stage may take before the runner is given up. Honest stages take microseconds.
-SHORT = "2" if not harness.INSTRUMENTED else "15"
+SHORT = "4" if not harness.INSTRUMENTED else "15"
 DEADLINES = [word for stage in ("build", "verify", "measure", "start") for word in ("--deadline", f"{stage}={SHORT}")]
 # A member just outside the band of the fastest: the race needs some thirty rounds, and drops the others on the way.
 RIVAL = "time 3 100550000"
@@ -129,7 +129,7 @@ NOBODY = [
 def test_a_single_lapse_does_not_cost_the_sweep(daemons, runner, step, action):
     where = step if " " in step else f"{step} *"
     runner.write(RIVAL, f"at {where} once {action}")
-    daemon = daemons(runner, arguments=[*DEADLINES, "--deadline", f"hello={SHORT}", "--deadline", f"space={SHORT}"])
+    daemon = daemons(runner, arguments=[*DEADLINES, "--deadline", "hello=10", "--deadline", "space=10"])
     daemon.start()
     with Lookups(daemon):
         harness.until(lambda: daemon.ctl("devices").json["devices"][0]["state"] in ("ready", "failed"), "a device")
