@@ -135,25 +135,25 @@ FT_DECLARE_MESSAGE(event, FT_EVENT)
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(trials_request, FT_TRIALS_REQUEST)
 
-#define FT_TRIAL(F)                                                                                      \
-	F(CONFIG, config, 0, FT_REQUIRED)                                                                \
-	F(TEXT, status, 16, FT_REQUIRED) /* ok, wrong, failed, timeout, same_code_as, pruned, waiting */ \
-	F(BOOL, is_default, 0, FT_OPTIONAL)                                                              \
-	F(BOOL, is_winner, 0, FT_OPTIONAL)                                                               \
-	F(BOOL, tied, 0, FT_OPTIONAL)    /* within the band of the best */                               \
-	F(UINT, time_ps, 0, FT_OPTIONAL) /* median over the rounds */                                    \
-	F(UINT, ci_ps, 0, FT_OPTIONAL)   /* half the width of its 95 % confidence interval */            \
-	F(UINT, rounds, 0, FT_OPTIONAL)                                                                  \
-	F(UINT, dropped_round, 0, FT_OPTIONAL) /* rounds seen when it was dropped */                     \
-	F(TEXT, code, FT_HASH_SIZE, FT_OPTIONAL)                                                         \
-	F(CONFIG, same_as, 0, FT_OPTIONAL) /* same_code_as: the trial that was timed in its stead */     \
-	F(UINT, registers, 0, FT_OPTIONAL)                                                               \
-	F(UINT, spills, 0, FT_OPTIONAL)                                                                  \
-	F(UINT, build_ns, 0, FT_OPTIONAL)                                                                \
-	F(REAL, error, 0, FT_OPTIONAL) /* largest relative error seen when verified */                   \
-	F(REAL, ratio, 0, FT_OPTIONAL) /* its time to the best's, from the rounds that both were in */   \
-	F(REAL, ratio_low, 0, FT_OPTIONAL)  /* the ratio's 99.5 % confidence interval */                 \
-	F(REAL, ratio_high, 0, FT_OPTIONAL)                                                              \
+#define FT_TRIAL(F)                                                                                        \
+	F(CONFIG, config, 0, FT_REQUIRED)                                                                  \
+	F(TEXT, status, 16, FT_REQUIRED) /* ok, wrong, failed, timeout, same_code_as, pruned, waiting */   \
+	F(BOOL, is_default, 0, FT_OPTIONAL)                                                                \
+	F(BOOL, is_winner, 0, FT_OPTIONAL)                                                                 \
+	F(BOOL, tied, 0, FT_OPTIONAL)    /* within the band of the best */                                 \
+	F(UINT, time_ps, 0, FT_OPTIONAL) /* median over the rounds */                                      \
+	F(UINT, ci_ps, 0, FT_OPTIONAL)   /* half the width of its 95 % confidence interval */              \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                                    \
+	F(UINT, dropped_round, 0, FT_OPTIONAL) /* rounds seen when it was dropped */                       \
+	F(TEXT, code, FT_HASH_SIZE, FT_OPTIONAL)                                                           \
+	F(CONFIG, same_as, 0, FT_OPTIONAL) /* same_code_as: the trial that was timed in its stead */       \
+	F(UINT, registers, 0, FT_OPTIONAL)                                                                 \
+	F(UINT, spills, 0, FT_OPTIONAL)                                                                    \
+	F(UINT, build_ns, 0, FT_OPTIONAL)                                                                  \
+	F(REAL, error, 0, FT_OPTIONAL)     /* largest relative error seen when verified */                 \
+	F(REAL, ratio, 0, FT_OPTIONAL)     /* its time to the best's, from the rounds that both were in */ \
+	F(REAL, ratio_low, 0, FT_OPTIONAL) /* the ratio's 99.5 % confidence interval */                    \
+	F(REAL, ratio_high, 0, FT_OPTIONAL)                                                                \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 
