@@ -145,16 +145,15 @@ INLINE struct pair load(enum format format, const char *from)
 	words odd;
 	memcpy(&both, from, sizeof(both));
 	part(both, &even, &odd);
-	if (format == BF16) {
-		value.first = (vector)(even << 16);
-		value.second = (vector)(odd << 16);
-	}
 #if !defined(__F16C__)
-	else {
+	if (format == F16) {
 		value.first = widen_f16(even);
 		value.second = widen_f16(odd);
+		return value;
 	}
 #endif
+	value.first = (vector)(even << 16);
+	value.second = (vector)(odd << 16);
 	return value;
 }
 

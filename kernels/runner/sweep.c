@@ -18,6 +18,8 @@ struct run {
 	size_t *order;    /* of a round */
 	uint64_t *sample; /* of the round at hand */
 	bool *built;      /* in this process */
+	bool *sampled;    /* once at least, thrown away or not */
+	bool revived;     /* some that were dropped race again, and may have to be built */
 	struct ft_contender *contender;
 	struct ft_writer writer;
 };
@@ -100,6 +102,54 @@ static void tell_begin(struct run *run, const char *stage, size_t trial)
 	tell(run, &event);
 }
 
+static bool can_win(const struct ft_sweep_trial *trial)
+{
+	return !trial->out && !trial->dropped;
+}
+
+static void decide(struct run *run, bool ended, struct ft_decision *decision)
+{
+	struct ft_sweep *sweep = run->sweep;
+	for (size_t i = 0; i < sweep->count; i++) {
+		const struct ft_sweep_trial *trial = &sweep->trial[i];
+		run->contender[i] = (struct ft_contender){
+		        .out = trial->out, .dropped = trial->dropped, .sample_ps = trial->sample_ps};
+	}
+	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->standard, sweep->rounds, ended,
+	        sweep->standing, decision);
+}
+
+static void drop_the_worse(struct run *run)
+{
+	struct ft_sweep *sweep = run->sweep;
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!sweep->standing[i].drop || !can_win(&sweep->trial[i]))
+			continue;
+		sweep->trial[i].dropped = true;
+		struct ft_runner_event event = make_event(run, "dropped", i);
+		event.round = sweep->rounds;
+		snprintf(event.reason, sizeof(event.reason), "%.1f %% slower than the best, at least %.1f %%",
+		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
+		tell(run, &event);
+	}
+}
+
+/* A trial that was timed is out after all. Others may have been dropped for being slower than it: they are compared
+ * anew, among themselves. The daemon does the same. */
+static void compare_anew(struct run *run)
+{
+	struct ft_sweep *sweep = run->sweep;
+	struct ft_decision decision;
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!sweep->trial[i].out && sweep->trial[i].dropped) {
+			sweep->trial[i].dropped = false;
+			run->revived = true;
+		}
+	}
+	decide(run, false, &decision);
+	drop_the_worse(run);
+}
+
 static void put_out(struct run *run, size_t index, const char *status, const char *reason)
 {
 	struct ft_sweep_trial *trial = &run->sweep->trial[index];
@@ -110,16 +160,13 @@ static void put_out(struct run *run, size_t index, const char *status, const cha
 	snprintf(event.status, sizeof(event.status), "%s", status);
 	snprintf(event.reason, sizeof(event.reason), "%s", reason);
 	tell(run, &event);
+	if (trial->sample_ps)
+		compare_anew(run);
 }
 
 static bool cancelled(const struct run *run)
 {
 	return run->listener->cancelled(run->listener->context);
-}
-
-static bool can_win(const struct ft_sweep_trial *trial)
-{
-	return !trial->out && !trial->dropped;
 }
 
 /* The default is timed beside the survivors after a restart, so that what they gain is known in fresh rounds.
@@ -253,10 +300,11 @@ static int build_all(struct run *run, struct ft_error *error)
 {
 	struct ft_sweep *sweep = run->sweep;
 	struct ft_backend *backend = run->backend;
+	run->revived = false;
 	tell_stage(run, "build");
 	for (size_t i = 0; i < sweep->count; i++) {
 		struct ft_error failure = {0};
-		if (!is_wanted(run, i))
+		if (!is_wanted(run, i) || run->built[i])
 			continue;
 		tell_begin(run, "build", i);
 		if (backend->build_start(backend, i, &failure) < 0)
@@ -295,25 +343,32 @@ static bool over_budget(const struct run *run)
 	return now_ns() >= run->deadline_ns;
 }
 
-/* Clocks, batches, first touches: once in a run, before its first round. */
-static int warm(struct run *run, struct ft_error *error)
+/* The first sample of a config is thrown away, and announced. */
+static int sample_the_new(struct run *run)
 {
-	tell_stage(run, "measure");
-	if (run->backend->warm(run->backend, error) < 0)
-		return -1;
 	for (size_t i = 0; i < run->sweep->count; i++) {
 		uint64_t thrown_away;
-		if (!is_measured(run, i))
+		if (!is_measured(run, i) || run->sampled[i])
 			continue;
 		if (cancelled(run))
 			return RUN_CANCELLED;
 		tell_begin(run, "measure", i);
+		run->sampled[i] = true;
 		if (measure(run, i, &thrown_away) == FT_BACKEND_LOST)
 			return FT_BACKEND_LOST;
 	}
 	/* From here on none is announced: a stage clears whom to blame. */
 	tell_stage(run, "measure");
 	return 0;
+}
+
+/* Clocks, batches, first touches: once in a run, before its first round. */
+static int warm(struct run *run, struct ft_error *error)
+{
+	tell_stage(run, "measure");
+	if (run->backend->warm(run->backend, error) < 0)
+		return -1;
+	return sample_the_new(run);
 }
 
 static int tell_round(struct run *run, size_t round, size_t measured, struct ft_error *error)
@@ -381,31 +436,13 @@ static int measure_round(struct run *run, struct ft_error *error)
 	return 0;
 }
 
-static void decide(struct run *run, bool ended, struct ft_decision *decision)
+static int build_revived(struct run *run, struct ft_error *error)
 {
-	struct ft_sweep *sweep = run->sweep;
-	for (size_t i = 0; i < sweep->count; i++) {
-		const struct ft_sweep_trial *trial = &sweep->trial[i];
-		run->contender[i] = (struct ft_contender){
-		        .out = trial->out, .dropped = trial->dropped, .sample_ps = trial->sample_ps};
-	}
-	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->standard, sweep->rounds, ended,
-	        sweep->standing, decision);
-}
-
-static void drop_the_worse(struct run *run)
-{
-	struct ft_sweep *sweep = run->sweep;
-	for (size_t i = 0; i < sweep->count; i++) {
-		if (!sweep->standing[i].drop || !can_win(&sweep->trial[i]))
-			continue;
-		sweep->trial[i].dropped = true;
-		struct ft_runner_event event = make_event(run, "dropped", i);
-		event.round = sweep->rounds;
-		snprintf(event.reason, sizeof(event.reason), "%.1f %% slower than the best, at least %.1f %%",
-		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
-		tell(run, &event);
-	}
+	int result = build_all(run, error);
+	if (result != 0)
+		return result;
+	tell_stage(run, "measure");
+	return sample_the_new(run);
 }
 
 /* Rounds until the decision falls. After a restart nothing is decided before min_rounds fresh rounds, unless
@@ -426,7 +463,9 @@ static int race(struct run *run, bool *warmed, struct ft_decision *decision, str
 			*warmed = true;
 		}
 		size_t before = sweep->rounds;
-		int result = measure_round(run, error);
+		int result = run->revived ? build_revived(run, error) : 0;
+		if (result == 0)
+			result = measure_round(run, error);
 		if (result != 0)
 			return result;
 		bool ended = over_budget(run) || sweep->rounds >= FT_ROUNDS_MAX || sweep->rounds == before;
@@ -483,6 +522,9 @@ static int sweep_to_end(struct run *run, struct ft_decision *decision, struct ft
 			return 0;
 		if (cancelled(run))
 			return RUN_CANCELLED;
+		result = build_all(run, error);
+		if (result != 0)
+			return result;
 	}
 }
 
@@ -518,12 +560,13 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	        .order = calloc(count ? count : 1, sizeof(*run.order)),
 	        .sample = calloc(count ? count : 1, sizeof(*run.sample)),
 	        .built = calloc(count ? count : 1, sizeof(*run.built)),
+	        .sampled = calloc(count ? count : 1, sizeof(*run.sampled)),
 	        .contender = calloc(count ? count : 1, sizeof(*run.contender)),
 	};
 	ft_writer_init_growing(&run.writer, (size_t)1 << 20);
 	uint64_t now = now_ns();
 	run.deadline_ns = sweep->budget_ns > UINT64_MAX - now ? UINT64_MAX : now + sweep->budget_ns;
-	if (!config || !run.order || !run.sample || !run.built || !run.contender) {
+	if (!config || !run.order || !run.sample || !run.built || !run.sampled || !run.contender) {
 		ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", count);
 		goto out;
 	}
@@ -554,6 +597,7 @@ out:
 	free(run.order);
 	free(run.sample);
 	free(run.built);
+	free(run.sampled);
 	free(run.contender);
 	ft_writer_free(&run.writer);
 	return result;

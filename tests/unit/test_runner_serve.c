@@ -704,11 +704,34 @@ static void a_winner_that_is_wrong_afterwards_loses(void **state)
 	(void)state;
 	sweep(&link, later, &usual, &heard);
 	assert_string_equal(heard.out[2], "wrong");
-	/* The others were dropped on its account: nobody is left, or the one that was not. */
-	if (strcmp(heard.reply.outcome, "decided") == 0)
-		assert_int_not_equal(heard.reply.winner, 2);
-	else
-		assert_string_equal(heard.reply.outcome, "no_winner");
+	/* The others were dropped on its account, and are compared anew. */
+	assert_string_equal(heard.reply.outcome, "decided");
+	assert_int_equal(heard.reply.winner, 1);
+	assert_int_equal(heard.verified[1], 2);
+	assert_int_equal(link_close(&link), 0);
+}
+
+static void what_was_dropped_for_a_winner_that_fails_is_built_and_races_again(void **state)
+{
+	/* Only the winner-to-be is built at first: the rest was dropped before the restart. */
+	static const struct known known[MEMBERS] = {
+	        {.built = true, .verified = true, .dropped = true, .sample_ps = 5000000},
+	        {.built = true, .verified = true, .dropped = true, .sample_ps = 4000000},
+	        {.built = true, .sample_ps = 3000000},
+	        {.built = true, .verified = true, .dropped = true, .sample_ps = 6000000},
+	        {.status = "failed"}, {.status = "wrong"}};
+	static const struct script fails[MEMBERS] = {{.time_ps = 5000000}, {.time_ps = 4000000},
+	        {.time_ps = 3000000, .fails_measure = 3}, {.time_ps = 6000000}, {.time_ps = 7000000},
+	        {.time_ps = 8000000}};
+	static const struct wish wish = {.known = known, .rounds = 3, .standard = 3};
+	struct link link;
+	struct heard heard;
+	(void)state;
+	sweep(&link, fails, &wish, &heard);
+	assert_string_equal(heard.out[2], "failed");
+	assert_string_equal(heard.reply.outcome, "decided");
+	assert_int_equal(heard.reply.winner, 1);
+	assert_true(link.calls->builds[1] == 1 && heard.sampled[1] >= 1);
 	assert_int_equal(link_close(&link), 0);
 }
 
@@ -950,6 +973,7 @@ int main(void)
 	        cmocka_unit_test(each_fault_costs_its_own_config_only),
 	        cmocka_unit_test(equal_code_is_timed_once_and_the_default_stands_for_it),
 	        cmocka_unit_test(a_winner_that_is_wrong_afterwards_loses),
+	        cmocka_unit_test(what_was_dropped_for_a_winner_that_fails_is_built_and_races_again),
 	        cmocka_unit_test(nobody_wins_where_all_are_wrong),
 	        cmocka_unit_test(a_sweep_that_goes_on_repeats_no_build_verification_or_drop),
 	        cmocka_unit_test(a_sweep_whose_rounds_decide_already_is_not_measured_again),
