@@ -10,6 +10,8 @@ typedef void method_call(
 
 /* report.c: what is known */
 method_call method_trials, method_devices, method_status, method_misses;
+/* code.c: the machine code that won */
+method_call method_code;
 /* change.c: what an operator decides */
 method_call method_pin, method_unpin, method_forget, method_pause, method_resume;
 

@@ -489,6 +489,7 @@ static const struct method {
         {"jobs", ACCESS_MEMBER, method_jobs},
         {"cancel", ACCESS_MEMBER, method_cancel}, /* of one's own jobs */
         {"trials", ACCESS_MEMBER, method_trials},
+        {"code", ACCESS_MEMBER, method_code},
         {"status", ACCESS_ANYONE, method_status},
         {"devices", ACCESS_ANYONE, method_devices},
         {"watch", ACCESS_MEMBER, method_watch},

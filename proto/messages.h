@@ -173,6 +173,49 @@ FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 	F(RAW, trials, 0, FT_REQUIRED)               /* trial */
 FT_DECLARE_MESSAGE(trials_reply, FT_TRIALS_REPLY)
 
+#define FT_CODE_REQUEST(F)                         \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED) \
+	F(PROBLEM, problem, 0, FT_REQUIRED)        \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(code_request, FT_CODE_REQUEST)
+
+#define FT_CODE_REPLY(F)                                     \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)           \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                  \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)      \
+	F(CONFIG, config, 0, FT_REQUIRED) /* the winner's */ \
+	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)         \
+	F(RAW, about, 0, FT_REQUIRED)    /* code_about */    \
+	F(BYTES, object, 0, FT_REQUIRED) /* the code object, as a driver loads it */
+FT_DECLARE_MESSAGE(code_reply, FT_CODE_REPLY)
+
+/* What a code object is, and how what is in it is launched. A runner that keeps code writes it before the
+ * object in the file, too: PROTOCOL.md, "Kept code". */
+#define FT_CODE_ABOUT(F)                                                                                   \
+	F(TEXT, hash, FT_HASH_SIZE, FT_REQUIRED) /* of the machine code and its launch: the file's name */ \
+	F(TEXT, symbol, 64, FT_REQUIRED)         /* the kernel's name in the object */                     \
+	F(TEXT, target, 64, FT_REQUIRED)         /* "sm_90", "amdgcn-amd-amdhsa--gfx90a" */                \
+	F(TEXT, builder, 192, FT_OPTIONAL)       /* the compiler */                                        \
+	F(UINT, version, 0, FT_OPTIONAL)         /* of the code object's format; 0 on NVIDIA */            \
+	F(UINT, block, 0, FT_REQUIRED)           /* threads of a block */                                  \
+	F(UINT, rows, 0, FT_REQUIRED)            /* that a block takes at once */                          \
+	F(UINT, blocks_max, 0, FT_REQUIRED)      /* grid: blocks for all rows, but no more than these */   \
+	F(UINT, dynamic_shared, 0, FT_OPTIONAL)  /* bytes to launch with */                                \
+	F(TEXT, arguments, 192, FT_REQUIRED)     /* "y: pointer, …, eps: float", in order */             \
+	F(UINT, max_threads, 0, FT_OPTIONAL)     /* of a block, as the compiler was told */                \
+	F(UINT, registers, 0, FT_OPTIONAL)       /* a thread */                                            \
+	F(UINT, spills, 0, FT_OPTIONAL)                                                                    \
+	F(UINT, shared, 0, FT_OPTIONAL) /* bytes a block, of its own */                                    \
+	F(UINT, local, 0, FT_OPTIONAL)  /* bytes a thread */                                               \
+	F(UINT, wave, 0, FT_OPTIONAL)                                                                      \
+	F(UINT, build_ns, 0, FT_OPTIONAL)                                                                  \
+	F(UINT, size, 0, FT_REQUIRED)                /* bytes of the object */                             \
+	F(TEXT, checksum, FT_HASH_SIZE, FT_REQUIRED) /* XXH3 of these, 128 bits */
+FT_DECLARE_MESSAGE(code_about, FT_CODE_ABOUT)
+
+enum { FT_CODE_BYTES_MAX = 32 << 20 /* of an object: a reply must hold it */ };
+#define FT_CODE_MAGIC "flytune code 2\n" /* a file of kept code begins with it */
+
 /* One device as the daemon knows it. `status` and `devices` list them. */
 #define FT_DEVICE_STATE(F)                                                   \
 	F(TEXT, id, FT_DEVICE_ID_SIZE, FT_REQUIRED)                          \

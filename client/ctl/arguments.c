@@ -33,6 +33,15 @@ static bool is_option(const char *name, int count, char **words, int at, const c
 	return true;
 }
 
+static bool is_short(const char *name, int count, char **words, int at, const char **value, int *used)
+{
+	if (strcmp(words[at], name) != 0)
+		return false;
+	*value = at + 1 < count ? words[at + 1] : NULL;
+	*used = 2;
+	return true;
+}
+
 static bool is_flag(const char *name, const char *word)
 {
 	return strncmp(word, "--", 2) == 0 && strcmp(word + 2, name) == 0;
@@ -213,6 +222,12 @@ static enum ctl_exit read_own(const struct command *command, const struct own_op
 		if (value == NULL)
 			return ctl_usage(command, "--config needs a value");
 		*own->config = value;
+	} else if (own->out != NULL &&
+	        (is_option("out", count, words, at, &value, used) ||
+	                is_short("-o", count, words, at, &value, used))) {
+		if (value == NULL)
+			return ctl_usage(command, "%s needs the name of a file", words[at]);
+		*own->out = value;
 	} else if (own->priority != NULL && is_option("priority", count, words, at, &value, used)) {
 		if (value == NULL || !read_integer(value, own->priority) || *own->priority < -100 ||
 		        *own->priority > 100)

@@ -21,6 +21,7 @@ bool general_take(struct general *general, int *count, char **words, char *probl
 struct own_options {
 	const char **device;
 	const char **config;
+	const char **out; /* a file to write */
 	bool *force, *no_wait;
 	int64_t *priority; /* -100 to 100 */
 	int64_t *budget_s; /* above 0 */

@@ -46,6 +46,7 @@ extern const struct command command_unpin;
 extern const struct command command_forget;
 extern const struct command command_pause;
 extern const struct command command_resume;
+extern const struct command command_code;
 
 /* Says what is wrong with the words of a command, and where help is. */
 enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)

@@ -19,6 +19,9 @@ enum {
 	RMSNORM_KNOBS
 };
 
+/* In order; LAUNCH.md says more. */
+#define RMSNORM_ARGUMENTS \
+	"y: pointer, x: pointer, weight: pointer, m: int64, row_stride: int64 in elements, eps: float"
 #define RMSNORM_KERNEL_NAME "flytune_rmsnorm"
 
 enum { RMSNORM_DEFINES_MAX = 16, RMSNORM_DEFINE_SIZE = 48 };

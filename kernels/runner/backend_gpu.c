@@ -197,28 +197,19 @@ void gpu_rmsnorm_options(const struct rmsnorm_problem *problem, const struct ft_
 		option(options, defines.text[i]);
 }
 
-int gpu_launch_json(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, char *text, size_t size)
+void gpu_launch_about(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, const char *builder, struct ft_code_about *about)
 {
-	char pairs[FT_CONFIG_TEXT_SIZE * 2];
 	struct rmsnorm_launch launch;
-	size_t at = 0;
-	int length;
 
+	memset(about, 0, sizeof *about);
 	rmsnorm_gpu_launch(problem, traits, config, &launch);
-	for (uint32_t i = 0; i < config->count && at < sizeof pairs; i++)
-		at += (size_t)snprintf(pairs + at, sizeof pairs - at, "%s\"%s\":%" PRId64, i ? "," : "",
-		        config->knob[i].name, config->knob[i].value);
-	length = snprintf(text, size,
-	        "{\"kernel\":\"rmsnorm\",\"arch\":\"%s\",\"n\":%" PRIu64
-	        ",\"dtype\":\"%s\",\"weight_dtype\":\"%s\",\"config\":{%s},\"launch\":{\"block\":%u,"
-	        "\"rows_a_block\":%u,\"blocks_at_most\":%u,\"dynamic_shared_bytes\":0,"
-	        "\"grid\":\"min(ceil(m / rows_a_block), blocks_at_most)\",\"arguments\":[\"y: pointer\",\"x: "
-	        "pointer\",\"weight: pointer\",\"m: int64\",\"row_stride: int64, in elements\",\"eps: "
-	        "float\"]}}",
-	        traits->arch, problem->n, rmsnorm_dtype_name(problem->dtype),
-	        rmsnorm_dtype_name(problem->weight), pairs, launch.block, launch.rows, launch.blocks_limit);
-	return length > 0 && (size_t)length < size ? 0 : -1;
+	about->block = launch.block;
+	about->rows = launch.rows;
+	about->blocks_max = launch.blocks_limit;
+	about->wave = traits->wave;
+	snprintf(about->builder, sizeof about->builder, "%s", builder);
+	snprintf(about->arguments, sizeof about->arguments, "%s", RMSNORM_ARGUMENTS);
 }
 
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error)
@@ -583,10 +574,11 @@ static int build_start(struct ft_backend *self, size_t index, struct ft_error *e
 }
 
 /* Keeping is for next time: a full disk does not stop this sweep. */
-static void keep(const struct gpu *gpu, const char *key, const struct gpu_code *code, const char *extra)
+static void keep(const struct gpu *gpu, const char *key, const struct gpu_code *code,
+        const struct ft_code_about *launch)
 {
 	if (gpu->code_dir[0])
-		gpu_code_keep(gpu->code_dir, key, code, extra, NULL);
+		gpu_code_keep(gpu->code_dir, key, code, launch, NULL);
 }
 
 static void take_check(struct gpu *gpu, struct gpu_compiled *compiled)
@@ -600,7 +592,7 @@ static void take_check(struct gpu *gpu, struct gpu_compiled *compiled)
 		if (gpu_code_inspect(&gpu->check, "check_rows", compiled->log, "", &gpu->check_error) < 0)
 			gpu_code_free(&gpu->check);
 		else
-			keep(gpu, gpu->check_key, &gpu->check, "{}");
+			keep(gpu, gpu->check_key, &gpu->check, NULL);
 	}
 	free(compiled->data);
 	free(compiled->log);
@@ -609,7 +601,7 @@ static void take_check(struct gpu *gpu, struct gpu_compiled *compiled)
 static void take_member(struct gpu *gpu, struct gpu_compiled *compiled, struct ft_built *built)
 {
 	struct member *member = compiled->tag;
-	char extra[4096];
+	struct ft_code_about launch;
 
 	memset(built, 0, sizeof *built);
 	built->index = (size_t)(member - gpu->member);
@@ -628,9 +620,9 @@ static void take_member(struct gpu *gpu, struct gpu_compiled *compiled, struct f
 			if (!member->code.target[0])
 				snprintf(member->code.target, sizeof member->code.target, "%s",
 				        gpu->traits.arch);
-			if (gpu_launch_json(&gpu->problem, &gpu->traits, &gpu->config[built->index], extra,
-			            sizeof extra) == 0)
-				keep(gpu, member->key, &member->code, extra);
+			gpu_launch_about(&gpu->problem, &gpu->traits, &gpu->config[built->index],
+			        gpu->builder, &launch);
+			keep(gpu, member->key, &member->code, &launch);
 			describe(&member->code, built);
 		}
 	}

@@ -18,9 +18,9 @@ struct gpu_options {
 void gpu_rmsnorm_options(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         const struct ft_config *config, struct gpu_options *options);
 
-/* How a config's code is launched, as JSON: LAUNCH.md in short. */
-int gpu_launch_json(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, char *text, size_t size);
+/* How a config's code is launched (LAUNCH.md), and who built it; the rest of `about` is left zero. */
+void gpu_launch_about(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, const char *builder, struct ft_code_about *about);
 
 /* "nvrtc-13.0 build=…": what compiles. Fails if there is no compiler. */
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error);

@@ -210,10 +210,46 @@ done:
 	return result;
 }
 
+static json_t *config_json(const struct ft_config *config)
+{
+	json_t *knobs = json_object();
+
+	for (uint32_t i = 0; i < config->count; i++)
+		json_object_set_new(knobs, config->knob[i].name, json_integer(config->knob[i].value));
+	return knobs;
+}
+
+static void print_built(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+        const struct ft_config *config, const struct gpu_code *code, const struct ft_code_about *about)
+{
+	json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f}",
+	        "kernel", "rmsnorm", "symbol", code->symbol, "target",
+	        code->target[0] ? code->target : traits->arch, "builder", about->builder,
+	        "code_object_version", (json_int_t)code->version, "max_threads",
+	        (json_int_t)code->max_threads, "registers", (json_int_t)code->registers, "spills",
+	        (json_int_t)code->spills, "shared", (json_int_t)code->shared, "local",
+	        (json_int_t)code->local, "wave", (json_int_t)traits->wave, "size", (json_int_t)code->size,
+	        "code", code->hash, "build_ms", (double)code->build_ns / 1e6);
+
+	json_object_set_new(all, "n", json_integer((json_int_t)problem->n));
+	json_object_set_new(all, "dtype", json_string(rmsnorm_dtype_name(problem->dtype)));
+	json_object_set_new(all, "weight_dtype", json_string(rmsnorm_dtype_name(problem->weight)));
+	json_object_set_new(all, "config", config_json(config));
+	json_object_set_new(all, "launch",
+	        json_pack("{s:I, s:I, s:I, s:I, s:s, s:s}", "block", (json_int_t)about->block, "rows_a_block",
+	                (json_int_t)about->rows, "blocks_at_most", (json_int_t)about->blocks_max,
+	                "dynamic_shared_bytes", (json_int_t)about->dynamic_shared, "grid",
+	                "min(ceil(m / rows_a_block), blocks_at_most)", "arguments", about->arguments));
+	json_dumpf(all, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(all);
+}
+
 int gpu_build_main(int argc, char **argv)
 {
-	char launch[4096], builder[192], path[256];
+	char builder[192], path[256];
 	struct rmsnorm_problem problem;
+	struct ft_code_about about;
 	struct gpu_code code = {0};
 	struct request request;
 	struct ft_config config;
@@ -238,16 +274,8 @@ int gpu_build_main(int argc, char **argv)
 		gpu_code_free(&code);
 		return complain(&error);
 	}
-	if (gpu_launch_json(&problem, &traits, &config, launch, sizeof launch) < 0)
-		launch[0] = '\0';
-	printf("{\"symbol\":\"%s\",\"target\":\"%s\",\"builder\":\"%s\",\"code_object_version\":%" PRIu64
-	       ",\"max_threads\":%" PRIu64 ",\"registers\":%" PRIu64 ",\"spills\":%" PRIu64
-	       ",\"shared\":%" PRIu64 ",\"local\":%" PRIu64 ",\"wave\":%" PRIu64
-	       ",\"size\":%zu,\"code\":\"%s\",\"build_ms\":%.1f,%s\n",
-	        code.symbol, code.target[0] ? code.target : traits.arch, builder, code.version,
-	        code.max_threads, code.registers, code.spills, code.shared, code.local, traits.wave,
-	        code.size, code.hash, (double)code.build_ns / 1e6,
-	        launch[0] ? launch + 1 : "\"launch\":null}");
+	gpu_launch_about(&problem, &traits, &config, builder, &about);
+	print_built(&problem, &traits, &config, &code, &about);
 	gpu_code_free(&code);
 	return EXIT_OK;
 }
@@ -347,12 +375,8 @@ static void show(const struct ft_space *space, const struct trial *trial, size_t
 
 static json_t *trial_json(const struct ft_config *config, const struct trial *trial)
 {
-	json_t *knobs = json_object();
-
-	for (uint32_t i = 0; i < config->count; i++)
-		json_object_set_new(knobs, config->knob[i].name, json_integer(config->knob[i].value));
-	return json_pack("{s:o, s:b, s:s, s:s, s:f, s:f, s:I, s:I, s:f, s:f}", "config", knobs, "ok",
-	        !trial->out, "reason", trial->why, "code", trial->code, "median_us",
+	return json_pack("{s:o, s:b, s:s, s:s, s:f, s:f, s:I, s:I, s:f, s:f}", "config", config_json(config),
+	        "ok", !trial->out, "reason", trial->why, "code", trial->code, "median_us",
 	        (double)trial->median / 1e6, "min_us", (double)trial->least / 1e6, "registers",
 	        (json_int_t)trial->registers, "spills", (json_int_t)trial->spills, "error", trial->worst,
 	        "build_ms", (double)trial->build_ns / 1e6);

@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { CODE_FORMAT = 1, CODE_MAX = 64 << 20, HEADER_MAX = 16384, NOTE_AMDGPU_METADATA = 32 };
+enum { MAGIC_LENGTH = sizeof FT_CODE_MAGIC - 1, HEADER_MAX = 4096, NOTE_AMDGPU_METADATA = 32 };
 
 void gpu_code_free(struct gpu_code *code)
 {
@@ -270,7 +269,8 @@ static uint8_t *read_file(const char *path, size_t *size)
 
 	if (descriptor < 0)
 		return NULL;
-	if (fstat(descriptor, &about) < 0 || about.st_size <= 0 || about.st_size > CODE_MAX)
+	if (fstat(descriptor, &about) < 0 || about.st_size <= 0 ||
+	        about.st_size > FT_CODE_BYTES_MAX + HEADER_MAX)
 		goto done;
 	data = malloc((size_t)about.st_size + 1);
 	for (size_t at = 0; data && at < (size_t)about.st_size;) {
@@ -292,18 +292,6 @@ done:
 	return data;
 }
 
-static uint64_t number_of(const json_t *object, const char *name)
-{
-	return (uint64_t)json_integer_value(json_object_get(object, name));
-}
-
-static void text_of(const json_t *object, const char *name, char *text, size_t size)
-{
-	const char *value = json_string_value(json_object_get(object, name));
-
-	snprintf(text, size, "%s", value ? value : "");
-}
-
 static void checksum(const uint8_t *data, size_t size, char text[FT_HASH_SIZE])
 {
 	XXH128_canonical_t canonical;
@@ -315,11 +303,11 @@ static void checksum(const uint8_t *data, size_t size, char text[FT_HASH_SIZE])
 
 int gpu_code_load(const char *folder, const char *key, struct gpu_code *code)
 {
-	char path[512], sum[FT_HASH_SIZE], kept[FT_HASH_SIZE];
-	json_t *header = NULL;
-	size_t size = 0, line;
+	char path[512], sum[FT_HASH_SIZE];
+	struct ft_code_about about;
+	struct ft_view header;
+	size_t size = 0, first;
 	uint8_t *data;
-	int found = 0;
 
 	memset(code, 0, sizeof *code);
 	snprintf(path, sizeof path, "%s/%s.key", folder, key);
@@ -331,38 +319,34 @@ int gpu_code_load(const char *folder, const char *key, struct gpu_code *code)
 	data = read_file(path, &size);
 	if (!data)
 		return 0;
-	const uint8_t *end = memchr(data, '\n', size < HEADER_MAX ? size : HEADER_MAX);
+	if (size < MAGIC_LENGTH || memcmp(data, FT_CODE_MAGIC, MAGIC_LENGTH) != 0)
+		goto damaged;
+	struct ft_cursor cursor = ft_cursor_of(data + MAGIC_LENGTH, size - MAGIC_LENGTH);
 
-	if (!end)
-		goto done;
-	line = (size_t)(end - data) + 1;
-	header = json_loadb((const char *)data, line - 1, 0, NULL);
-	if (!header || number_of(header, "format") != CODE_FORMAT || number_of(header, "size") != size - line)
-		goto done;
-	checksum(data + line, size - line, sum);
-	text_of(header, "checksum", kept, sizeof kept);
-	if (strcmp(sum, kept) != 0)
-		goto done;
-	text_of(header, "hash", code->hash, sizeof code->hash);
-	text_of(header, "symbol", code->symbol, sizeof code->symbol);
-	text_of(header, "target", code->target, sizeof code->target);
-	code->max_threads = number_of(header, "max_threads");
-	code->registers = number_of(header, "registers");
-	code->spills = number_of(header, "spills");
-	code->shared = number_of(header, "shared");
-	code->local = number_of(header, "local");
-	code->wave = number_of(header, "wave");
-	code->version = number_of(header, "code_object_version");
-	code->build_ns = number_of(header, "build_ns");
-	memmove(data, data + line, size - line);
+	if (!ft_read_view(&cursor, &header) || ft_decode(&ft_code_about_message, header, &about, NULL) < 0)
+		goto damaged;
+	first = MAGIC_LENGTH + header.length;
+	checksum(data + first, size - first, sum);
+	if (about.size != size - first || strcmp(sum, about.checksum) != 0)
+		goto damaged;
+	memcpy(code->hash, about.hash, sizeof code->hash);
+	memcpy(code->symbol, about.symbol, sizeof code->symbol);
+	memcpy(code->target, about.target, sizeof code->target);
+	code->max_threads = about.max_threads;
+	code->registers = about.registers;
+	code->spills = about.spills;
+	code->shared = about.shared;
+	code->local = about.local;
+	code->wave = about.wave;
+	code->version = about.version;
+	code->build_ns = about.build_ns;
+	memmove(data, data + first, size - first);
 	code->data = data;
-	code->size = size - line;
-	data = NULL;
-	found = 1;
-done:
-	json_decref(header);
+	code->size = size - first;
+	return 1;
+damaged:
 	free(data);
-	return found;
+	return 0;
 }
 
 static int write_all(int descriptor, const void *data, size_t size)
@@ -412,37 +396,38 @@ static int write_file(const char *folder, const char *name, const char *first, s
 	return 0;
 }
 
-int gpu_code_keep(const char *folder, const char *key, const struct gpu_code *code, const char *extra,
-        struct ft_error *error)
+int gpu_code_keep(const char *folder, const char *key, const struct gpu_code *code,
+        const struct ft_code_about *launch, struct ft_error *error)
 {
-	char name[64], sum[FT_HASH_SIZE], *text = NULL, *line = NULL;
-	json_t *header, *more = json_loads(extra, 0, NULL);
-	int failed = -1;
-	size_t length;
+	static const struct ft_code_about nothing = {.arguments = "none"};
+	struct ft_code_about about = launch ? *launch : nothing;
+	uint8_t header[HEADER_MAX];
+	struct ft_writer writer;
+	char name[64];
 
-	checksum(code->data, code->size, sum);
-	header = json_pack("{s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "format",
-	        CODE_FORMAT, "hash", code->hash, "symbol", code->symbol, "target", code->target,
-	        "max_threads", (json_int_t)code->max_threads, "registers", (json_int_t)code->registers,
-	        "spills", (json_int_t)code->spills, "shared", (json_int_t)code->shared, "local",
-	        (json_int_t)code->local, "wave", (json_int_t)code->wave, "code_object_version",
-	        (json_int_t)code->version, "build_ns", (json_int_t)code->build_ns, "size",
-	        (json_int_t)code->size, "checksum", sum);
-	if (!header || (more && json_object_update_missing(header, more) < 0) ||
-	        !(text = json_dumps(header, JSON_COMPACT)) || asprintf(&line, "%s\n", text) < 0) {
-		ft_fail(error, FT_E_MEMORY, "out of memory");
-		goto done;
-	}
-	length = strlen(line);
+	memcpy(about.hash, code->hash, sizeof about.hash);
+	memcpy(about.symbol, code->symbol, sizeof about.symbol);
+	snprintf(about.target, sizeof about.target, "%s", code->target[0] ? code->target : "unknown");
+	about.max_threads = code->max_threads;
+	about.registers = code->registers;
+	about.spills = code->spills;
+	about.shared = code->shared;
+	about.local = code->local;
+	if (code->wave)
+		about.wave = code->wave;
+	about.version = code->version;
+	about.build_ns = code->build_ns;
+	about.size = code->size;
+	checksum(code->data, code->size, about.checksum);
+	memcpy(header, FT_CODE_MAGIC, MAGIC_LENGTH);
+	ft_writer_init_fixed(&writer, header + MAGIC_LENGTH, sizeof header - MAGIC_LENGTH);
+	ft_encode(&writer, &ft_code_about_message, &about);
+	if (!ft_writer_ok(&writer) || code->size > FT_CODE_BYTES_MAX)
+		return ft_fail(error, FT_E_UNAVAILABLE, "the code is too large to be kept");
 	snprintf(name, sizeof name, "%s.code", code->hash);
-	if (write_file(folder, name, line, length, code->data, code->size, error) < 0)
-		goto done;
+	if (write_file(folder, name, (const char *)header, MAGIC_LENGTH + writer.length, code->data,
+	            code->size, error) < 0)
+		return -1;
 	snprintf(name, sizeof name, "%s.key", key);
-	failed = write_file(folder, name, code->hash, strlen(code->hash), NULL, 0, error);
-done:
-	free(line);
-	free(text);
-	json_decref(header);
-	json_decref(more);
-	return failed;
+	return write_file(folder, name, code->hash, strlen(code->hash), NULL, 0, error);
 }

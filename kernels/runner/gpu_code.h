@@ -1,8 +1,8 @@
 /* A code object: what the run-time compiler made of a config, what is known of it, and how it is kept.
  *
- * Kept in a folder as HASH.code, one line of JSON (what a program needs to load and launch it, see
- * kernels/rmsnorm/LAUNCH.md) and then the object's bytes; and as KEY.key, which names the hash that a source
- * with its options and compiler was built to. */
+ * Kept in a folder as HASH.code, what a program needs to load and launch it and then the object's bytes
+ * (PROTOCOL.md, "Kept code"); and as KEY.key, which names the hash that a source with its options and compiler
+ * was built to. */
 #ifndef FLYTUNE_KERNELS_RUNNER_GPU_CODE_H
 #define FLYTUNE_KERNELS_RUNNER_GPU_CODE_H
 
@@ -33,8 +33,9 @@ int gpu_code_inspect(struct gpu_code *code, const char *symbol, const char *log,
 
 /* What was built under a key: 1 and the code, 0 if there is none (or a damaged one). Never fails. */
 int gpu_code_load(const char *folder, const char *key, struct gpu_code *code);
-/* Keeps it, on disk before its name is; `extra` is a JSON object that goes into the first line, too. */
-int gpu_code_keep(const char *folder, const char *key, const struct gpu_code *code, const char *extra,
-        struct ft_error *error);
+/* Keeps it, on disk before its name is. `launch` has what is no property of the object: its launch and its
+ * builder; NULL for code that nobody but the runner launches. */
+int gpu_code_keep(const char *folder, const char *key, const struct gpu_code *code,
+        const struct ft_code_about *launch, struct ft_error *error);
 
 #endif

@@ -108,7 +108,7 @@ def launch(daemon, args, folder, m, n):
     path = os.path.join(folder, "winner.code")
     told = daemon.ctl("code", *shape(m, n), "-o", path)
     print(f"code: {os.path.getsize(path)} bytes for {told['target']}, hash {told['hash']}")
-    ran = subprocess.run([f"{args.build}/client/example-launch", str(m), str(n), "bf16"], capture_output=True, text=True,
+    ran = subprocess.run([f"{args.build}/client/example-launch", str(m), str(n)], capture_output=True, text=True,
                          timeout=DEADLINE, env={**os.environ, "FLYTUNE_SOCKET": daemon.socket})
     print(ran.stdout.strip(), ran.stderr.strip())
     assert ran.returncode == 0, f"the example ended with {ran.returncode}"

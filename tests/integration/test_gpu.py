@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 
+import msgpack
 import pytest
 
 import harness
@@ -67,9 +68,12 @@ def test_a_gpu_is_tuned_and_its_code_is_kept(gpu):
     assert len(trials["ok"]) > 2 and not set(trials) - {"ok", "pruned", "same_code_as"}
     for trial in trials["ok"]:
         assert trial["registers"] == 32 and len(trial["code"]) == 32
-        code = gpu.state / "code" / f"{trial['code']}.code"
-        header = json.loads(code.read_bytes().split(b"\n", 1)[0])
-        assert header["symbol"] == "flytune_rmsnorm" and header["launch"]["block"] == trial["config"]["BLOCK_THREADS"]
+        code = (gpu.state / "code" / f"{trial['code']}.code").read_bytes()
+        assert code.startswith(b"flytune code 2\n")
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(code[len(b"flytune code 2\n"):])
+        about = unpacker.unpack()
+        assert about["symbol"] == "flytune_rmsnorm" and about["block"] == trial["config"]["BLOCK_THREADS"]
     kept = {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}
     gpu.tune("--force", **SHAPE)
     assert kept == {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}, "code was built again"
@@ -80,6 +84,40 @@ def test_another_m_is_tuned_with_the_same_code(gpu):
     count = len(list((gpu.state / "code").iterdir()))
     gpu.tune(m=5, n=512)
     assert len(list((gpu.state / "code").iterdir())) == count
+
+
+def test_the_winners_code_is_launched_by_a_program_without_a_compiler(gpu, driver, tmp_path):
+    gpu.tune(m=64, n=1024)
+    out = tmp_path / "winner"
+    told = gpu.ctl("code", *harness.shape(m=64, n=1024), "-o", out).json
+    assert told["target"] == "sm_90" and told["bytes"] == out.stat().st_size and out.read_bytes().startswith(b"\x7fELF")
+    assert told["config"] == gpu.lookup(m=64, n=1024)["config"]
+    assert told["launch"]["block"] == told["config"]["BLOCK_THREADS"] and told["builder"].startswith("nvrtc-13.99")
+    ran = subprocess.run([harness.program("example-launch"), "64", "1024"], capture_output=True, text=True, check=False,
+                         env={**os.environ, "LD_LIBRARY_PATH": str(driver), "FLYTUNE_SOCKET": str(gpu.path)},
+                         timeout=harness.DEADLINE)
+    assert ran.returncode == 0 and "flytune_rmsnorm for sm_90" in ran.stdout, ran
+
+
+def test_code_that_is_not_there_is_told_plainly(gpu):
+    told = gpu.ctl("code", *harness.shape(m=64, n=1024), check=False)
+    assert told.status == 1 and "has not been tuned" in told.json["error"]["message"]
+    gpu.tune(m=64, n=1024)
+    kept = gpu.state / "code" / f"{gpu.ctl('code', *harness.shape(m=64, n=1024)).json['hash']}.code"
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    told = gpu.ctl("code", *harness.shape(m=64, n=1024), check=False)
+    assert told.json["error"]["code"] == "store" and "damaged" in told.json["error"]["message"]
+    # A damaged file is built anew by the next sweep.
+    gpu.tune("--force", m=64, n=1024)
+    assert gpu.ctl("code", *harness.shape(m=64, n=1024)).json["bytes"]
+    kept.unlink()
+    os.mkfifo(kept)
+    told = gpu.ctl("code", *harness.shape(m=64, n=1024), check=False)
+    assert told.json["error"]["code"] == "store"
+    kept.unlink()
+    told = gpu.ctl("code", *harness.shape(m=64, n=1024), check=False)
+    assert told.json["error"]["code"] == "unavailable" and "tune it again" in told.json["error"]["message"]
 
 
 def test_a_kernel_that_never_ends_costs_one_config(gpu, tmp_path):

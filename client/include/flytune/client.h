@@ -520,6 +520,57 @@ static inline void flytune_effect_init(struct flytune_effect *effect)
 FLYTUNE_API int flytune_trial_list_effect(
         const flytune_trial_list *list, size_t index, struct flytune_effect *effect);
 
+/* ---------------------------------------------------------------- code */
+
+/* The winner's code object: load it with the driver (hipModuleLoadData, cuModuleLoadData), get the function
+ * `symbol`, and launch it with a grid of flytune_code_blocks(…, m) blocks of `block` threads. No compiler is
+ * needed. It serves every m of its n, dtype, weight_dtype; y and x have the same row_stride, given at the
+ * launch. */
+typedef struct flytune_code_object flytune_code_object;
+
+struct flytune_code_info {
+	size_t size;
+	char device[FLYTUNE_DEVICE_SIZE];
+	char identity[40];
+	char hash[40];           /* of the machine code and its launch: as in flytune_trial */
+	char symbol[64];         /* the kernel's name in the object */
+	char target[64];         /* "sm_90", "amdgcn-amd-amdhsa--gfx90a" */
+	char builder[192];       /* the compiler */
+	uint64_t object_version; /* of AMD's format; 0 on NVIDIA */
+	uint32_t block;          /* threads of a block */
+	uint32_t rows;           /* that a block takes at once */
+	uint32_t blocks_max;     /* of a grid: blocks walk on over the rest */
+	uint32_t dynamic_shared; /* bytes to launch with */
+	char arguments[192];     /* "y: pointer, x: pointer, weight: pointer, m: int64, …", in order */
+	uint64_t max_threads, registers, spills, shared, wave;
+	uint32_t knob_count;
+	struct flytune_knob knob[FLYTUNE_KNOBS_MAX]; /* the config */
+};
+
+static inline void flytune_code_info_init(struct flytune_code_info *info)
+{
+	memset(info, 0, sizeof *info);
+	info->size = sizeof *info;
+}
+
+/* The code of the config that won the sweep of this problem on a device (NULL: the client's). Fails with
+ * FLYTUNE_E_UNAVAILABLE if it was not tuned, or if its code is no longer kept. */
+FLYTUNE_API enum flytune_code flytune_code(flytune_client *client, const flytune_problem *problem,
+        const char *device, flytune_code_object **object, struct flytune_error *error);
+/* The object's bytes; they live as long as it does, and are aligned to 16. */
+FLYTUNE_API const void *flytune_code_data(const flytune_code_object *object, size_t *length);
+FLYTUNE_API void flytune_code_describe(const flytune_code_object *object, struct flytune_code_info *info);
+FLYTUNE_API void flytune_code_free(flytune_code_object *object);
+
+/* Blocks of the grid for m rows. */
+static inline uint32_t flytune_code_blocks(const struct flytune_code_info *info, int64_t m)
+{
+	uint64_t rows = info->rows > 0 ? info->rows : 1;
+	uint64_t blocks = m > 0 ? ((uint64_t)m + rows - 1) / rows : 1;
+
+	return blocks < info->blocks_max ? (uint32_t)blocks : info->blocks_max;
+}
+
 /* ---------------------------------------------------------------- control */
 
 /* What a change of an answer gave. With the store, its generation makes a token under which the answers of
