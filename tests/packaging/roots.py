@@ -91,7 +91,7 @@ class Machine:
         self.root = root
         self.console = Path(folder) / "console.log"
         self.console.touch()
-        self.process = subprocess.Popen([HERE / "boot", root.path, self.console], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig=TERM", HERE / "boot", root.path, self.console], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         self.init = None
         try:
