@@ -30,6 +30,8 @@ void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_
 	define(defines, "RN_NONTEMPORAL", knob(config, RMSNORM_NONTEMPORAL));
 	define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));
 	define(defines, "RN_PREFETCH", knob(config, RMSNORM_PREFETCH));
+	define(defines, "RN_WALK", knob(config, RMSNORM_BLOCKS_PER_UNIT) != 0);
+	define(defines, "RN_BULK", knob(config, RMSNORM_BULK));
 }
 
 void rmsnorm_gpu_launch(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
@@ -40,8 +42,13 @@ void rmsnorm_gpu_launch(const struct rmsnorm_problem *problem, const struct ft_t
 
 	launch->block = (unsigned)knob(config, RMSNORM_BLOCK_THREADS);
 	launch->rows = launch->block / (unsigned)knob(config, RMSNORM_ROW_THREADS);
-	/* HIP counts the threads of a whole grid in 32 bits; a block walks on, so fewer blocks do as well. */
-	launch->blocks_limit = each ? (unsigned)(each * traits->units) : (1u << 31) / launch->block;
+	/* HIP counts the threads of a whole grid in 32 bits, CUDA the blocks in 31; a block walks on, so fewer
+	 * blocks do as well. */
+	if (each)
+		launch->blocks_limit = (unsigned)(each * traits->units);
+	else
+		launch->blocks_limit =
+		        strcmp(traits->kind, "cuda") == 0 ? INT32_MAX : (1u << 31) / launch->block;
 	grid = (problem->m + launch->rows - 1) / launch->rows;
 	launch->grid = grid < launch->blocks_limit ? (unsigned)grid : launch->blocks_limit;
 }

@@ -11,10 +11,15 @@
  *   RN_WAVES_PER_EU      0: the compiler's choice; else waves that must fit on a SIMD unit or scheduler
  *   RN_WAVES_EXACT       1: and no more than that (AMD only)
  *   RN_PASSES            1: a row stays in registers; 2: it is read twice
- *   RN_NONTEMPORAL       1: loads of x are marked as used once, 2: stores of y, 3: both; 4: loads of x pass
- *                        by the first cache (NVIDIA only), 6: and stores are marked
- *   RN_WEIGHT            0: loaded after the reduction, 1: before it, 2: once for all rows of a block
+ *   RN_NONTEMPORAL       a sum of: 1: loads of x are marked as used once, 2: stores of y are; NVIDIA only: 4:
+ *                        loads of x pass by the first cache, 8: and are the first to leave the second one (of
+ *                        a row that is read twice, only once it was), 16: and fetch 256 bytes at a time
+ *   RN_WEIGHT            0: loaded after the reduction, 1: before it, 2: once for all rows of a block, 3: surely
+ *                        before it, whatever registers that takes (NVIDIA only)
  *   RN_PREFETCH          1: the next row is loaded before this one is reduced
+ *   RN_WALK              1: a block takes many sets of rows, as the grid is cut to the device; 0: one, as a rule
+ *   RN_BULK              rows that a block's copy engine brings to shared memory ahead of their use; 0: it is
+ *                        not used (NVIDIA from sm_90 on, one row a block, whole aligned vectors)
  *
  *   RN_FAULT             for tests of a tuner: 1 never ends, 2 writes far outside, 3 right behind the output
  *
@@ -28,6 +33,12 @@
 #endif
 
 #define RN_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
+/* A function of its own, so that rare code does not lie between the kernel's beginning and its usual way. */
+#if RN_NVIDIA
+#define RN_ASIDE static __device__ __noinline__
+#else
+#define RN_ASIDE RN_DEVICE
+#endif
 
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -74,6 +85,7 @@ typedef element<RN_W>::bits w_bits;
 static_assert(BLOCK % THREADS == 0, "the threads of a row must divide those of a block");
 static_assert(THREADS % WAVE == 0 || (WAVE % THREADS == 0 && BLOCK % WAVE == 0),
         "a row takes whole waves, or whole rows a wave");
+static_assert(!RN_BULK || (!EDGES && BLOCK == THREADS), "the copy engine brings whole vectors of one row a block");
 static_assert(sizeof(w_bits) >= sizeof(x_bits), "a weight is of the rows' type or f32");
 
 /* ---- what the hardware is asked for ---- */
@@ -183,11 +195,28 @@ RN_DEVICE quad zero_quad()
 	return zero;
 }
 
+#if RN_NVIDIA
+RN_DEVICE u64 leaves_first()
+{
+	u64 policy;
+	asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+	return policy;
+}
+#endif
+
 RN_DEVICE quad load_row(const void *at)
 {
 	quad value;
 #if RN_NVIDIA
-#if RN_NONTEMPORAL & 4
+#if RN_NONTEMPORAL & 8
+	asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+	             : "l"(at), "l"(leaves_first()));
+#elif RN_NONTEMPORAL & 16
+	asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+	             : "l"(at));
+#elif RN_NONTEMPORAL & 4
 	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
 	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
 	             : "l"(at));
@@ -206,6 +235,35 @@ RN_DEVICE quad load_row(const void *at)
 	value.word = *(const words4 *)at;
 #endif
 	return value;
+}
+
+/* Of a row that is read a second time soon. */
+RN_DEVICE quad load_row_at_first(const void *at)
+{
+#if RN_NVIDIA && RN_NONTEMPORAL >= 8
+	quad value;
+	u64 policy;
+	asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+	asm volatile("ld.global.L1::evict_last.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+	             : "l"(at), "l"(policy));
+	return value;
+#else
+	return load_row(at);
+#endif
+}
+
+RN_DEVICE quad load_row_again(const void *at)
+{
+#if RN_NVIDIA && RN_NONTEMPORAL >= 8
+	quad value;
+	asm volatile("ld.global.L1::evict_first.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+	             : "l"(at), "l"(leaves_first()));
+	return value;
+#else
+	return load_row(at);
+#endif
 }
 
 RN_DEVICE quad load_weight(const void *at)
@@ -445,13 +503,13 @@ RN_DEVICE void forget_widened(row_data &data)
 	}
 }
 
-RN_DEVICE quad scaled(const quad &x, const weight_data &weights, int slot, float scale)
+RN_DEVICE quad scaled_wide(const float *x, const float *weight, float scale)
 {
 	float y[VEC];
 	quad out;
 #pragma unroll
 	for (int k = 0; k < VEC; k++)
-		y[k] = element_of<RN_X>(x, k) * scale * weight_of(weights, slot, k);
+		y[k] = x[k] * scale * weight[k];
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		if (RN_X == F32)
@@ -460,6 +518,17 @@ RN_DEVICE quad scaled(const quad &x, const weight_data &weights, int slot, float
 			out.word[i] = narrow_pair<RN_X>(y[(2 * i) & (VEC - 1)], y[(2 * i + 1) & (VEC - 1)]);
 	}
 	return out;
+}
+
+RN_DEVICE quad scaled(const quad &x, const weight_data &weights, int slot, float scale)
+{
+	float wide[VEC], weight[VEC];
+#pragma unroll
+	for (int k = 0; k < VEC; k++) {
+		wide[k] = element_of<RN_X>(x, k);
+		weight[k] = weight_of(weights, slot, k);
+	}
+	return scaled_wide(wide, weight, scale);
 }
 
 RN_DEVICE void store_data(x_bits *row, const row_data &data, const weight_data &weights, float scale,
@@ -499,11 +568,12 @@ RN_DEVICE float row_sum(float value, float *shared, u32 row, u32 lane)
 	if (lane % WAVE == 0)
 		mine[lane / WAVE] = value;
 	row_barrier(row);
-	float sum = 0.0f;
+	/* Four chains: this lies on the way from the last load to the first store. */
+	float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
 	for (int i = 0; i < ROW_WAVES; i++)
-		sum += mine[i];
-	return sum;
+		part[i & 3] = i < 4 ? mine[i] : part[i & 3] + mine[i];
+	return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
 RN_DEVICE float scale_of(float sum, float eps)
@@ -558,7 +628,7 @@ RN_DEVICE void rows_in_registers(const job &job, float *shared)
 		int next_skew = skew_of(job.x + next * job.stride);
 		if (RN_PREFETCH)
 			load_data(ahead, job.x + next * job.stride, lane, next_skew, next < job.m);
-		if (RN_WEIGHT == 1 || (RN_WEIGHT == 2 && EDGES))
+		if ((RN_WEIGHT & 1) || (RN_WEIGHT == 2 && EDGES))
 			load_weights(weights, job.weight, lane, skew, 0, SLOTS);
 		float sum = row_sum(square_sum(data), shared + parity * RN_SHARED_FLOATS, group, lane);
 		float scale = scale_of(sum, job.eps);
@@ -585,6 +655,191 @@ RN_DEVICE void rows_in_registers(const job &job, float *shared)
 			load_data(data, job.x + row * job.stride, lane, skew, active);
 	}
 }
+
+/* A vector a thread or two: there is room to widen all of it while the sum is under way. */
+#define RN_WIDE (SLOTS * VEC <= 16 && RN_WEIGHT != 0)
+
+/* To save registers compilers move a load of the weight to where the row has come already, and the time of a
+ * second load is added. So the row's values are made to need it: `zero` is 0, but only we know. */
+RN_DEVICE void await_weights(row_data &data, const weight_data &weights, u32 zero)
+{
+#pragma unroll
+	for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+		for (int q = 0; q < WEIGHT_QUADS; q++)
+			data.slot[s].word[q] |= weights.slot[s][q].word[0] & zero;
+}
+
+struct wide_data {
+	float x[SLOTS][VEC];
+	float weight[SLOTS][VEC];
+};
+
+RN_DEVICE void widen_all(wide_data &wide, const row_data &data, const weight_data &weights)
+{
+#pragma unroll
+	for (int s = 0; s < SLOTS; s++)
+#pragma unroll
+		for (int k = 0; k < VEC; k++) {
+			wide.x[s][k] = element_of<RN_X>(data.slot[s], k);
+			wide.weight[s][k] = weight_of(weights, s, k);
+#if RN_NVIDIA
+			asm volatile("" : "+f"(wide.x[s][k]), "+f"(wide.weight[s][k]));
+#endif
+		}
+}
+
+/* Whole vectors from begin to end, the row in registers; one set of rows, which is all that there is
+ * for a block. Where rows are few, the time is that of the instructions from the launch to the first
+ * load, and from the last value to the first store: nothing is there that could be elsewhere, and no loop, as
+ * compilers move things out of one, to its front. */
+RN_DEVICE void rows_straight(const job &job, float *shared)
+{
+	u32 group = ROWS > 1 ? thread_index() / THREADS : 0;
+	u32 lane = ROWS > 1 ? thread_index() % THREADS : thread_index();
+	u64 row = (u64)block_index() * ROWS + group;
+	row_data data;
+	weight_data weights;
+	wide_data wide;
+
+	if ((i64)block_index() * ROWS >= job.m)
+		return;
+	bool active = ROWS == 1 || (i64)row < job.m;
+	u64 offset = row * (u64)job.stride;
+
+	/* Its address needs no row: it is on its way while the row's is computed. */
+	if (RN_WEIGHT != 0)
+		load_weights(weights, job.weight, lane, 0, 0, SLOTS);
+	load_data(data, job.x + offset, lane, 0, active);
+	if (RN_WEIGHT == 3)
+		await_weights(data, weights, (u32)(job.m >> 63));
+	float sum = square_sum(data);
+	if (RN_WIDE)
+		widen_all(wide, data, weights);
+	/* the half that a walk over what is left would use second */
+	sum = row_sum(sum, shared + RN_SHARED_FLOATS, group, lane);
+	float scale = scale_of(sum, job.eps);
+	if (RN_WIDE) {
+#pragma unroll
+		for (int s = 0; s < SLOTS; s++) {
+			int first = first_element(lane, s, 0);
+			if (active && whole(s, first))
+				store_row(job.y + offset + first,
+				        scaled_wide(wide.x[s], wide.weight[s], scale));
+		}
+		return;
+	}
+	forget_widened(data);
+	/* A few vectors at a time where the weight comes late, so that it takes few registers. */
+#pragma unroll
+	for (int s = 0; s < SLOTS; s += RN_CHUNK) {
+		if (RN_WEIGHT == 0)
+			load_weights(weights, job.weight, lane, 0, s, s + RN_CHUNK);
+		if (active)
+			store_data(job.y + offset, data, weights, scale, lane, 0, s, s + RN_CHUNK);
+	}
+}
+
+#if RN_NVIDIA && RN_BULK
+#define RN_ROW_BYTES (N * (int)sizeof(x_bits))
+
+RN_DEVICE u32 shared_address(const void *at)
+{
+	return (u32)__cvta_generic_to_shared(at);
+}
+
+RN_DEVICE void bring_row(u32 buffer, u32 barrier, const x_bits *row)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+	             "r"(RN_ROW_BYTES)
+	             : "memory");
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+	             "[%0], [%1], %2, [%3], %4;" ::"r"(buffer),
+	             "l"(row), "r"(RN_ROW_BYTES), "r"(barrier), "l"(leaves_first())
+	             : "memory");
+}
+
+RN_DEVICE void wait_row(u32 barrier, u32 phase)
+{
+	u32 over;
+	do {
+		asm volatile("{\n\t.reg .pred p;\n\t"
+		             "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+		             "selp.u32 %0, 1, 0, p;\n\t}"
+		             : "=r"(over)
+		             : "r"(barrier), "r"(phase)
+		             : "memory");
+	} while (!over);
+}
+
+/* One row a block; the copy engine brings the next ones while this one is worked on. */
+RN_DEVICE void rows_in_bulk(const job &job, float *shared)
+{
+	RN_SHARED __align__(128) unsigned char buffers[RN_BULK * RN_ROW_BYTES];
+	RN_SHARED u64 barriers[RN_BULK];
+	u32 buffer = shared_address(buffers), barrier = shared_address(barriers);
+	u32 lane = thread_index(), stage = 0, phase = 0, parity = 0;
+	i64 row = block_index(), step = grid_blocks();
+	row_data data;
+	weight_data weights;
+
+	if (row >= job.m)
+		return;
+	if (lane == 0) {
+		for (int s = 0; s < RN_BULK; s++)
+			asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier + 8 * s) : "memory");
+		asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+		for (int s = 0; s < RN_BULK; s++)
+			if (row + s * step < job.m)
+				bring_row(buffer + s * RN_ROW_BYTES, barrier + 8 * s,
+				        job.x + (row + s * step) * job.stride);
+	}
+	if (RN_WEIGHT == 2)
+		load_weights(weights, job.weight, lane, 0, 0, SLOTS);
+	/* nobody waits at a barrier that is not there yet */
+	__syncthreads();
+	for (;;) {
+		if (RN_WEIGHT & 1)
+			load_weights(weights, job.weight, lane, 0, 0, SLOTS);
+		wait_row(barrier + 8 * stage, phase);
+#pragma unroll
+		for (int s = 0; s < SLOTS; s++) {
+			data.slot[s] = zero_quad();
+			if (!whole(s, first_element(lane, s, 0)))
+				continue;
+			u32 at = buffer + stage * RN_ROW_BYTES + (lane + s * THREADS) * 16;
+			asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+			             : "=r"(data.slot[s].word[0]), "=r"(data.slot[s].word[1]),
+			             "=r"(data.slot[s].word[2]), "=r"(data.slot[s].word[3])
+			             : "r"(at)
+			             : "memory");
+		}
+		float sum = row_sum(square_sum(data), shared + parity * RN_SHARED_FLOATS, 0, lane);
+		if (ROW_WAVES <= 1)
+			__syncwarp();
+		/* All have read this buffer: the barrier of the sum came after. */
+		if (lane == 0 && row + RN_BULK * step < job.m)
+			bring_row(buffer + stage * RN_ROW_BYTES, barrier + 8 * stage,
+			        job.x + (row + RN_BULK * step) * job.stride);
+		float scale = scale_of(sum, job.eps);
+		forget_widened(data);
+#pragma unroll
+		for (int s = 0; s < SLOTS; s += RN_CHUNK) {
+			if (RN_WEIGHT == 0)
+				load_weights(weights, job.weight, lane, 0, s, s + RN_CHUNK);
+			store_data(job.y + row * job.stride, data, weights, scale, lane, 0, s, s + RN_CHUNK);
+		}
+		row += step;
+		if (row >= job.m)
+			return;
+		parity ^= 1;
+		if (++stage == RN_BULK) {
+			stage = 0;
+			phase ^= 1;
+		}
+	}
+}
+#endif
 
 #define RN_AHEAD (SLOTS < 4 ? SLOTS : 4)
 
@@ -617,7 +872,7 @@ RN_DEVICE void rows_twice(const job &job, float *shared)
 #pragma unroll
 				for (int a = 0; a < RN_AHEAD; a++) {
 					int at = v + a * THREADS;
-					value[a] = at < vectors ? load_row(x + head + at * VEC) : zero_quad();
+					value[a] = at < vectors ? load_row_at_first(x + head + at * VEC) : zero_quad();
 				}
 #pragma unroll
 				for (int a = 0; a < RN_AHEAD; a++)
@@ -646,7 +901,7 @@ RN_DEVICE void rows_twice(const job &job, float *shared)
 #pragma unroll
 			for (int a = 0; a < RN_AHEAD; a++) {
 				int at = v + a * THREADS;
-				value[a] = at < vectors ? load_row(x + head + at * VEC) : zero_quad();
+				value[a] = at < vectors ? load_row_again(x + head + at * VEC) : zero_quad();
 			}
 #pragma unroll
 			for (int a = 0; a < RN_AHEAD; a++) {
@@ -697,15 +952,17 @@ RN_DEVICE void rows_twice(const job &job, float *shared)
 #define RN_SINGLES 8
 
 /* One element an access, neighbours side by side: for rows whose input and output (or weight) do not start at the same
- * place in a vector. */
-RN_DEVICE void rows_unaligned(const job &job, float *shared)
+ * place in a vector; sets of rows from `set` on. */
+RN_ASIDE void rows_unaligned(
+        x_bits *to, const x_bits *from, const w_bits *weight_at, i64 m, i64 stride, float eps, float *shared, i64 set)
 {
+	job job = {to, from, weight_at, m, stride, eps};
 	u32 group = thread_index() / THREADS;
 	u32 lane = thread_index() % THREADS;
 	i64 sets = (job.m + ROWS - 1) / ROWS;
 	u32 parity = 0;
 
-	for (i64 set = block_index(); set < sets; set += grid_blocks()) {
+	for (; set < sets; set += grid_blocks()) {
 		i64 row = set * ROWS + group;
 		bool active = row < job.m;
 		const x_bits *x = job.x + row * job.stride;
@@ -768,8 +1025,9 @@ RN_DEVICE void rows_unaligned(const job &job, float *shared)
 
 extern "C" RN_KERNEL flytune_rmsnorm(void *y, const void *x, const void *weight, i64 m, i64 row_stride, float eps)
 {
-	RN_SHARED float shared[2 * RN_SHARED_FLOATS];
+	RN_SHARED __attribute__((aligned(16))) float shared[2 * RN_SHARED_FLOATS];
 	job job = {(x_bits *)y, (const x_bits *)x, (const w_bits *)weight, m, row_stride, eps};
+	i64 set = block_index();
 	bool aligned;
 
 #ifdef RN_FAULT
@@ -784,10 +1042,22 @@ extern "C" RN_KERNEL flytune_rmsnorm(void *y, const void *x, const void *weight,
 		aligned = ((u64)x - (u64)y) % 16 == 0;
 	else
 		aligned = (((u64)x | (u64)y | (u64)weight) % 16 | ((u64)row_stride * sizeof(x_bits)) % 16) == 0;
-	if (!aligned)
-		rows_unaligned(job, shared);
-	else if (RN_PASSES == 1)
-		rows_in_registers(job, shared);
-	else
-		rows_twice(job, shared);
+	if (__builtin_expect(aligned, 1)) {
+#if RN_NVIDIA && RN_BULK
+		rows_in_bulk(job, shared);
+#else
+		if (RN_PASSES == 2)
+			rows_twice(job, shared);
+		else if (!RN_NVIDIA || EDGES || RN_PREFETCH || RN_WALK)
+			rows_in_registers(job, shared);
+		else
+			rows_straight(job, shared);
+#endif
+		if (!RN_NVIDIA || RN_BULK || RN_PASSES == 2 || EDGES || RN_PREFETCH || RN_WALK ||
+		        (i64)(block_index() + (u64)grid_blocks()) * ROWS >= m)
+			return;
+		/* A grid smaller than it was to be: right all the same, if not as fast. */
+		set += grid_blocks();
+	}
+	rows_unaligned(job.y, job.x, job.weight, m, row_stride, eps, shared, set);
 }

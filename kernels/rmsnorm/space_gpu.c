@@ -1,6 +1,7 @@
 #include "kernels/rmsnorm/gpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct ft_schema rmsnorm_gpu_schema =
@@ -41,27 +42,29 @@ const struct ft_schema rmsnorm_gpu_schema =
                                                 "sum is "
                                                 "known"},
                                 [RMSNORM_NONTEMPORAL] = {.name = "NONTEMPORAL",
-                                        .count = 6,
-                                        .value = {0, 1, 2, 3, 4, 6},
-                                        .help = "marked as used once: 1 loads, 2 stores, 3 both; 4: loads "
-                                                "pass by the "
-                                                "first cache, 6: and stores are marked (NVIDIA only)"},
+                                        .count = 10,
+                                        .value = {0, 1, 2, 3, 4, 6, 8, 10, 16, 18},
+                                        .help = "used once: 1 loads, 2 stores, 3 both; 4: loads pass by L1, 8: and leave L2 first, 16: and "
+"fetch 256 bytes; + 2: and stores"},
                                 [RMSNORM_WEIGHT] = {.name = "WEIGHT",
-                                        .count = 3,
-                                        .value = {0, 1, 2},
-                                        .help = "loaded after the reduction (0), before it (1), or once for "
-                                                "all rows "
-                                                "of a block (2)"},
+                                        .count = 4,
+                                        .value = {0, 1, 2, 3},
+                                        .help = "loaded after the reduction (0), before it (1), once for all "
+                                                "rows of a block (2), surely before it (3, NVIDIA only)"},
                                 [RMSNORM_PREFETCH] = {.name = "PREFETCH",
                                         .count = 2,
                                         .value = {0, 1},
                                         .help = "1: a block loads its next row before it reduces this one"},
                                 [RMSNORM_BLOCKS_PER_UNIT] = {.name = "BLOCKS_PER_UNIT",
-                                        .count = 7,
-                                        .value = {0, 1, 2, 3, 4, 6, 8},
+                                        .count = 9,
+                                        .value = {0, 1, 2, 3, 4, 6, 8, 12, 16},
                                         .help = "blocks launched for each compute unit, which share all "
                                                 "rows; 0: a "
                                                 "block for each set of rows"},
+                                [RMSNORM_BULK] = {.name = "BULK",
+                                        .count = 7,
+                                        .value = {0, 1, 2, 3, 4, 6, 8},
+                                        .help = "rows that the copy engine brings to shared memory ahead; 0: none (NVIDIA, sm_90 on)"},
                         },
 };
 
@@ -173,7 +176,7 @@ static void nvidia_standard(
 		block = 32;
 	value[RMSNORM_ROW_THREADS] = (int64_t)row;
 	value[RMSNORM_BLOCK_THREADS] = (int64_t)block;
-	value[RMSNORM_WEIGHT] = 1;
+	value[RMSNORM_WEIGHT] = traffic_of(problem, traits) == SMALL ? 3 : 1;
 	value[RMSNORM_NONTEMPORAL] = traffic_of(problem, traits) == SMALL ? 3 : 0;
 }
 
@@ -262,6 +265,7 @@ static const char *idle(const struct rmsnorm_problem *problem, uint64_t row_thre
 static int add_plain(struct adding *adding)
 {
 	int64_t hint = adding->standard.knob[RMSNORM_NONTEMPORAL].value;
+	int64_t weight = adding->standard.knob[RMSNORM_WEIGHT].value == 3 ? 3 : 1;
 
 	for (int64_t block = 128; block <= 1024; block *= 2)
 		for (int64_t waves = 0; waves <= 2; waves++) {
@@ -270,7 +274,7 @@ static int add_plain(struct adding *adding)
 			        [RMSNORM_ROW_THREADS] = block,
 			        [RMSNORM_WAVES_PER_EU] = waves,
 			        [RMSNORM_NONTEMPORAL] = hint,
-			        [RMSNORM_WEIGHT] = 1,
+			        [RMSNORM_WEIGHT] = weight,
 			};
 
 			settle(adding->problem, adding->traits, value);
@@ -280,18 +284,20 @@ static int add_plain(struct adding *adding)
 	return 0;
 }
 
-static int add_team(struct adding *adding, uint64_t row, uint64_t rows, int64_t hint)
+/* A team with the weight loaded in either of two ways. */
+static int add_team(
+        struct adding *adding, uint64_t row, uint64_t rows, int64_t hint, const int64_t weights[2])
 {
 	const struct rmsnorm_problem *problem = adding->problem;
 
 	if (row * rows > 1024 || !has_value(RMSNORM_BLOCK_THREADS, row * rows))
 		return 0;
-	for (int64_t weight = 1; weight >= 0; weight--) {
+	for (int i = 0; i < 2; i++) {
 		int64_t value[RMSNORM_KNOBS] = {
 		        [RMSNORM_BLOCK_THREADS] = (int64_t)(row * rows),
 		        [RMSNORM_ROW_THREADS] = (int64_t)row,
 		        [RMSNORM_NONTEMPORAL] = hint,
-		        [RMSNORM_WEIGHT] = weight,
+		        [RMSNORM_WEIGHT] = weights[i],
 		};
 
 		settle(problem, adding->traits, value);
@@ -302,6 +308,8 @@ static int add_team(struct adding *adding, uint64_t row, uint64_t rows, int64_t 
 	}
 	return 0;
 }
+
+static const int64_t early_or_late[2] = {1, 0};
 
 static int add_amd(struct adding *adding)
 {
@@ -323,7 +331,8 @@ static int add_amd(struct adding *adding)
 				continue;
 			if (rows > 1 && problem->m < rows * adding->traits->units)
 				continue;
-			if (add_team(adding, row, rows, 3) < 0 || add_team(adding, row, rows, 0) < 0)
+			if (add_team(adding, row, rows, 3, early_or_late) < 0 ||
+			        add_team(adding, row, rows, 0, early_or_late) < 0)
 				return -1;
 		}
 	}
@@ -350,7 +359,7 @@ static int add_exact(struct adding *adding)
 }
 
 /* What won or came within 2 % of it in some shape, when a far wider product was measured on an H200: teams
- * that leave a thread 3 to 8 vectors (2 to 6 where rows are few), in a block of their own or, where there are
+ * that leave a thread 3 to 8 vectors (1 to 6 where rows are few), in a block of their own or, where there are
  * many rows, in one of 256 threads. */
 static int add_nvidia(struct adding *adding)
 {
@@ -358,8 +367,12 @@ static int add_nvidia(struct adding *adding)
 	uint64_t wave = wave_of(adding->traits), units = adding->traits->units;
 	bool few = problem->m <= 2 * units;
 	enum traffic traffic = traffic_of(problem, adding->traits);
+	/* Where little is read the weight does not come from a cache either, and late means the time of a second
+	 * load. */
+	static const int64_t surely_or_early[2] = {3, 1};
+	const int64_t *weights = traffic == SMALL ? surely_or_early : early_or_late;
 
-	for (uint64_t each = few ? 2 : 3; each <= (few ? 6 : 8); each++) {
+	for (uint64_t each = few ? 1 : 3; each <= (few ? 6 : 8); each++) {
 		uint64_t row = threads_for(problem, adding->traits, each);
 
 		/* five vectors a thread were never better than both its neighbours where rows are many */
@@ -378,7 +391,7 @@ static int add_nvidia(struct adding *adding)
 				        (block != 256 || problem->m < rows * units ||
 				                (each % 4 != 0 && row > wave)))
 					continue;
-				if (add_team(adding, row, rows, hint) < 0)
+				if (add_team(adding, row, rows, hint, weights) < 0)
 					return -1;
 			}
 		}
@@ -386,7 +399,7 @@ static int add_nvidia(struct adding *adding)
 	/* Very long rows: in registers if they fit, else read twice. */
 	if (slots(problem, 1024) > 4)
 		for (uint64_t row = 512; row <= 1024; row *= 2)
-			if (add_team(adding, row, 1, traffic == SMALL ? 3 : 0) < 0)
+			if (add_team(adding, row, 1, traffic == SMALL ? 3 : 0, weights) < 0)
 				return -1;
 	return 0;
 }
@@ -436,6 +449,18 @@ int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 	return 0;
 }
 
+/* Static shared memory, which any launch may use, and room for the sums. */
+static bool bulk_fits(
+        const struct rmsnorm_problem *problem, const struct ft_traits *traits, const int64_t *value)
+{
+	uint64_t bytes = problem->n * rmsnorm_dtype_size(problem->dtype);
+
+	return !is_amd(traits) && strncmp(traits->arch, "sm_", 3) == 0 && atoi(traits->arch + 3) >= 90 &&
+	        value[RMSNORM_BLOCK_THREADS] == value[RMSNORM_ROW_THREADS] && value[RMSNORM_PASSES] == 1 &&
+	        !value[RMSNORM_PREFETCH] && bytes % 16 == 0 &&
+	        (uint64_t)value[RMSNORM_BULK] * (bytes + 8) <= (48 << 10) - 512;
+}
+
 static int refuse(struct ft_error *error, const struct ft_config *config, unsigned knob, const char *bound)
 {
 	char text[24];
@@ -470,6 +495,12 @@ int rmsnorm_gpu_check_config(const struct rmsnorm_problem *problem, const struct
 		return refuse(error, config, RMSNORM_WAVES_EXACT, "0 on this kind of device");
 	if (is_amd(traits) && value[RMSNORM_NONTEMPORAL] > 3)
 		return refuse(error, config, RMSNORM_NONTEMPORAL, "at most 3 on this kind of device");
+	if (is_amd(traits) && value[RMSNORM_WEIGHT] > 2)
+		return refuse(error, config, RMSNORM_WEIGHT, "at most 2 on this kind of device");
+	if (value[RMSNORM_BULK] && !bulk_fits(problem, traits, value))
+		return refuse(error, config, RMSNORM_BULK,
+		        "0 but on sm_90 and newer, with one row a block, in one pass and not prefetched, of "
+		        "whole vectors, so many of which fit in 48 KiB");
 	if (value[RMSNORM_PASSES] == 1 && slots(problem, row) > 32)
 		return refuse(error, config, RMSNORM_PASSES, "2 for rows of that length");
 	if (value[RMSNORM_PASSES] == 2 && (value[RMSNORM_PREFETCH] || value[RMSNORM_WEIGHT]))

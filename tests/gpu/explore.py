@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Has the runner build, verify and time the configs of each shape, and writes what won: the winner, the default and the
 worst for speed.py. Takes the space that a sweep tries; with --wide a far wider product of knob values, to see which knobs
-matter. Every config is held against float64 on the way."""
+matter; with --new what is not in the space and may belong there, beside what is. Every config is held against float64 on
+the way."""
 import argparse
 import json
 import math
@@ -20,6 +21,36 @@ PRODUCTS = {
     "hints": ["BLOCK_THREADS=32,64,96,128,160,192,224,256,512,1024", "NONTEMPORAL=0,2,3,4", "WEIGHT=0,1"],
     "waves": ["BLOCK_THREADS=64,128,192,256,512,1024", "waves_per_eu=8,10,12,16", "WEIGHT=0,1", "NONTEMPORAL=0,3"],
 }
+
+ROWS = {2048: "32,64,128,256", 4096: "64,128,256,512", 8192: "128,256,512,1024", 16384: "256,512,1024"}
+# rows in shared memory ahead of their use, as many as fit there, and blocks a unit
+AHEAD = {2048: ("2,4,8", "4,6,8,12,16"), 4096: ("1,2,4", "3,4,6,8"), 8192: ("1,2", "2,3,4,6"), 16384: ("1", "2,3,4,6")}
+
+
+def new_products(m, n):
+    """For few rows what hides latency, for many what keeps memory busy; what might break is in a product of its own."""
+    rows = f"ROW_THREADS={ROWS[n]}"
+    blocks = f"BLOCK_THREADS={ROWS[n]}"
+    if m * n < 1 << 22:
+        return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,3,8"], [rows, blocks, "WEIGHT=1,3", "waves_per_eu=1,8"]]
+    return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,1,2,8,16"],
+            [rows, blocks, "PASSES=2", "WEIGHT=0", "NONTEMPORAL=0,2,8"],
+            [rows, blocks, "BULK=" + AHEAD[n][0], "BLOCKS_PER_UNIT=" + AHEAD[n][1], "WEIGHT=0,2", "NONTEMPORAL=0,2"]]
+
+
+def products(args, m, n):
+    if args.new:
+        return new_products(m, n)
+    if args.wide:
+        return [[f"ROW_THREADS={TEAMS[n]}"] + product for product in PRODUCTS.values()]
+    return [[]]
+
+
+def family(config):
+    """What a config has that the space long had not, to see which of it helps."""
+    hint = config["NONTEMPORAL"]
+    return " ".join(filter(None, ["bulk" if config["BULK"] else "", "twice" if config["PASSES"] == 2 else "",
+                                  f"weight{config['WEIGHT']}", f"hint{hint}" if hint in (1, 8, 16) else ""]))
 
 
 def explore(args, m, n, knobs):
@@ -46,14 +77,15 @@ def main():
     parser.add_argument("--rounds", default="15")
     parser.add_argument("--seconds", type=float, default=160)
     parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--new", action="store_true")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     os.makedirs(args.code_dir, exist_ok=True)
     begin = time.time()
     choices, lines, everything, gaps = {}, [], {}, []
-    for m, n in SHAPES + ([] if args.wide else MORE):
+    for m, n in SHAPES + ([] if args.wide or args.new else MORE):
         trials, default = {}, None
-        for knobs in [[f"ROW_THREADS={TEAMS[n]}"] + product for product in PRODUCTS.values()] if args.wide else [[]]:
+        for knobs in products(args, m, n):
             if time.time() - begin > args.seconds:
                 print(f"out of time at {m}x{n}")
                 break
@@ -71,7 +103,7 @@ def main():
             continue
         ranked = sorted(trials.values(), key=lambda t: t["median_us"])
         choices[f"{m}x{n}"] = {"winner": ranked[0]["config"], "second": ranked[min(1, len(ranked) - 1)]["config"],
-                               "worst": ranked[-1]["config"], "default": json.loads(default)}
+                               "third": ranked[min(2, len(ranked) - 1)]["config"], "worst": ranked[-1]["config"], "default": json.loads(default)}
         everything[f"{m}x{n}"] = [[t["median_us"], t["min_us"], t["registers"], t["spills"], t["error"],
                                    list(t["config"].values())] for t in ranked]
         ran = "the same code as another"
@@ -80,9 +112,14 @@ def main():
             if (m, n) in SHAPES:
                 gaps.append(trials[default]["median_us"] / ranked[0]["median_us"])
         lines.append(f"{m}x{n}: {len(ranked)} configs, default {ran}, worst {ranked[-1]['median_us']:.3f}, best:")
-        for t in ranked[:4]:
+        for t in ranked[:6 if args.new else 4]:
             short = " ".join(f"{k}={v}" for k, v in t["config"].items() if v and k != "PASSES")
             lines.append(f"   {t['median_us']:9.3f} min {t['min_us']:9.3f} r{t['registers']} s{t['spills']} {short}")
+        if args.new:
+            found = {}
+            for t in ranked:
+                found.setdefault(family(t["config"]), t["median_us"])
+            lines.append("   " + ", ".join(f"{name} {us:.3f}" for name, us in found.items()))
         with open(os.path.join(args.out, "choices.json"), "w") as file:
             json.dump(choices, file, indent=1)
         with open(os.path.join(args.out, "explored.json"), "w") as file:

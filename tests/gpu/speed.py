@@ -2,7 +2,8 @@
 """Times flytune's rmsnorm beside torch, torch.compile, Triton and a plain copy, all in one process and in one way.
 
 A sample is a CUDA graph of many launches over sets of buffers, after the caches were cleared by reading other memory;
-the contenders take turns in rounds. Flytune's code objects are built and chosen by the runner (explore.py writes its
+the contenders, flytune's among them, are captured in the same way, take the same buffers in turn, and take turns in
+rounds. "floor" is what an empty kernel takes so. Flytune's code objects are built and chosen by the runner (explore.py writes its
 choice), loaded with the driver and launched by their launch contract. Needs torch, triton and a GPU. A peer that fails is
 left out, and said so; Triton's own search over its configs is timed for each new row length, with nothing cached."""
 import argparse
@@ -124,6 +125,11 @@ def copy_kernel(y, x, count, BLOCK: tl.constexpr, EVICT: tl.constexpr):
         tl.store(y + at, tl.load(x + at, mask=inside), mask=inside)
 
 
+@triton.jit
+def nothing_kernel(y, x, w):
+    pass
+
+
 def triton_copy(m, n, block, warps, evict):
     count = m * n
     return lambda y, x, w: copy_kernel[(-(-count // block),)](y, x, count, BLOCK=block, EVICT=evict, num_warps=warps)
@@ -224,7 +230,7 @@ class Bench:
 def contenders_of(args, m, n, choice, bench, folder, lean):
     """All that race for a shape: the runner's configs, torch, Triton, and copies."""
     found = {}
-    for name in ("winner", "second", "default", "worst"):
+    for name in ("winner", "second", "third", "default", "worst"):
         if name in choice or name == "default":
             try:
                 found[name] = Flytune(args.runner, m, n, choice.get(name, {}), folder)
@@ -245,6 +251,7 @@ def contenders_of(args, m, n, choice, bench, folder, lean):
         if triton.next_power_of_2(n) // (32 * warps) <= 256:
             found[f"triton{warps}{'e' if evict else ''}"] = triton_rms(m, n, warps, evict)
     found["copy"] = plain_copy
+    found["floor"] = lambda y, x, w: nothing_kernel[(1,)](y, x, w)
     for block, warps, evict in ((1024, 4, False), (2048, 4, True), (4096, 8, False), (8192, 8, True), (4096, 4, True)):
         found[f"copy{block}.{warps}{'e' if evict else ''}"] = triton_copy(m, n, block, warps, evict)
     return found
@@ -257,7 +264,7 @@ def best(times, *prefixes):
 def report(table):
     mean = lambda values: math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
     print(f"{'m x n':>14} {'default':>8} {'winner':>8} {'worst':>8} {'torch':>8} {'compile':>8} {'triton':>8} "
-          f"{'copy':>8} {'peer/win':>8} {'copy/win':>8} {'dflt/win':>8} {'GB/s':>5} {'search':>6}")
+          f"{'copy':>8} {'floor':>6} {'peer/win':>8} {'copy/win':>8} {'dflt/win':>8} {'GB/s':>5} {'search':>6}")
     ratios, gaps = [], []
     for row in table:
         t = row["times"]
@@ -269,7 +276,7 @@ def report(table):
             gaps.append(t["default"] / win)
         get = lambda name: t.get(name, float("nan"))
         print(f"{row['m']:>7}x{row['n']:<6} {get('default'):8.3f} {win:8.3f} {get('worst'):8.3f} {get('torch'):8.3f} "
-              f"{best(t, 'compile'):8.3f} {best(t, 'triton'):8.3f} {copy:8.3f} {peer / win:8.3f} {copy / win:8.3f} "
+              f"{best(t, 'compile'):8.3f} {best(t, 'triton'):8.3f} {copy:8.3f} {get('floor'):6.3f} {peer / win:8.3f} {copy / win:8.3f} "
               f"{get('default') / win:8.3f} {4 * row['m'] * row['n'] / win / 1e3:5.0f} "
               f"{row.get('triton_search_s') or float('nan'):6.2f}")
     print(f"geometric means: best peer / winner {mean(ratios):.3f} (least {min(ratios, default=float('nan')):.3f}), "

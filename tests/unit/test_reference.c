@@ -251,8 +251,8 @@ static void bounds_are_half_a_step_at_one(void **state)
 	struct rmsnorm_worst worst;
 
 	(void)state;
-	assert_true(rmsnorm_bound(RMSNORM_BF16) == 0x1p-8);
-	assert_true(rmsnorm_bound(RMSNORM_F16) == 0x1p-11);
+	assert_true(rmsnorm_bound(RMSNORM_BF16) == 0x1p-8 + 1e-6);
+	assert_true(rmsnorm_bound(RMSNORM_F16) == 0x1p-11 + 1e-6);
 	assert_true(rmsnorm_bound(RMSNORM_F32) == 1e-6);
 	/* f32 arithmetic went over the lowest tie of a binade: still right. A step further: wrong. */
 	assert_true(error_of(RMSNORM_F16, 1 + 0x1p-11 - 0x1p-22, 1 + 0x1p-10, &worst) <= 0x1p-11);
