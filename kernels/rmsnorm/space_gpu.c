@@ -449,13 +449,19 @@ int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 	return 0;
 }
 
+/* NVIDIA's architecture as a number: 90 for sm_90. */
+static int sm_of(const struct ft_traits *traits)
+{
+	return strncmp(traits->arch, "sm_", 3) == 0 ? atoi(traits->arch + 3) : 0;
+}
+
 /* Static shared memory, which any launch may use, and room for the sums. */
 static bool bulk_fits(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, const int64_t *value)
 {
 	uint64_t bytes = problem->n * rmsnorm_dtype_size(problem->dtype);
 
-	return !is_amd(traits) && strncmp(traits->arch, "sm_", 3) == 0 && atoi(traits->arch + 3) >= 90 &&
+	return !is_amd(traits) && sm_of(traits) >= 90 &&
 	        value[RMSNORM_BLOCK_THREADS] == value[RMSNORM_ROW_THREADS] && value[RMSNORM_PASSES] == 1 &&
 	        !value[RMSNORM_PREFETCH] && bytes % 16 == 0 &&
 	        (uint64_t)value[RMSNORM_BULK] * (bytes + 8) <= (48 << 10) - 512;
@@ -495,6 +501,8 @@ int rmsnorm_gpu_check_config(const struct rmsnorm_problem *problem, const struct
 		return refuse(error, config, RMSNORM_WAVES_EXACT, "0 on this kind of device");
 	if (is_amd(traits) && value[RMSNORM_NONTEMPORAL] > 3)
 		return refuse(error, config, RMSNORM_NONTEMPORAL, "at most 3 on this kind of device");
+	if (value[RMSNORM_NONTEMPORAL] >= 8 && sm_of(traits) < 80)
+		return refuse(error, config, RMSNORM_NONTEMPORAL, "below 8 before sm_80");
 	if (is_amd(traits) && value[RMSNORM_WEIGHT] > 2)
 		return refuse(error, config, RMSNORM_WEIGHT, "at most 2 on this kind of device");
 	if (value[RMSNORM_BULK] && !bulk_fits(problem, traits, value))
