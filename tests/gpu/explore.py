@@ -33,9 +33,9 @@ def new_products(m, n):
     blocks = f"BLOCK_THREADS={ROWS[n]}"
     if m * n < 1 << 22:
         return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,3,8"], [rows, blocks, "WEIGHT=1,3", "waves_per_eu=1,8"]]
-    return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,1,2,8,16"],
-            [rows, blocks, "PASSES=2", "WEIGHT=0", "NONTEMPORAL=0,2,8"],
-            [rows, blocks, "BULK=" + AHEAD[n][0], "BLOCKS_PER_UNIT=" + AHEAD[n][1], "WEIGHT=0,2", "NONTEMPORAL=0,2"]]
+    return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,1,8,16"],
+            [rows, blocks, "PASSES=2", "WEIGHT=0", "NONTEMPORAL=0,8"],
+            [rows, blocks, "BULK=" + AHEAD[n][0], "BLOCKS_PER_UNIT=" + AHEAD[n][1], "WEIGHT=0,2"]]
 
 
 def products(args, m, n):
