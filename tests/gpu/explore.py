@@ -112,7 +112,7 @@ def main():
             if (m, n) in SHAPES:
                 gaps.append(trials[default]["median_us"] / ranked[0]["median_us"])
         lines.append(f"{m}x{n}: {len(ranked)} configs, default {ran}, worst {ranked[-1]['median_us']:.3f}, best:")
-        for t in ranked[:6 if args.new else 4]:
+        for t in ranked[:5 if args.new else 4]:
             short = " ".join(f"{k}={v}" for k, v in t["config"].items() if v and k != "PASSES")
             lines.append(f"   {t['median_us']:9.3f} min {t['min_us']:9.3f} r{t['registers']} s{t['spills']} {short}")
         if args.new:
