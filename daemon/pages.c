@@ -295,7 +295,7 @@ static int find_in_leaf(
 static int find_child(
         const struct pages *pages, const uint8_t *page, const void *key, size_t key_length, uint64_t *child)
 {
-	struct node node;
+	struct node node = {0};
 
 	for (uint32_t i = 0; i < count_nodes(page); i++) {
 		if (!load_node(pages, page, i, &node))
@@ -313,7 +313,7 @@ int pages_get(const struct pages *pages, const void *key, size_t key_length, voi
 {
 	uint64_t number = pages->main.root;
 	uint8_t page[PAGE_MAX];
-	struct node node;
+	struct node node = {0};
 
 	if (number == no_page)
 		return 0;
@@ -445,7 +445,7 @@ static void walk_leaf(struct walk *walk, uint64_t number, const uint8_t *page)
 	uint32_t count = count_nodes(page);
 
 	for (uint32_t i = 0; i < count && !walk->stop && !walk->no_memory; i++) {
-		struct node node;
+		struct node node = {0};
 
 		if (!load_node(walk->pages, page, i, &node)) {
 			lose(walk, "entry %" PRIu32 " of page %" PRIu64 " is damaged", i, number);
@@ -489,7 +489,7 @@ static void walk_tree(struct walk *walk, const struct pages_tree *tree)
 	if (page[0] == NULL)
 		return;
 	while (!walk->stop && !walk->no_memory) {
-		struct node node;
+		struct node node = {0};
 		uint32_t index = next[level]++;
 
 		if (is_leaf(page[level]))

@@ -73,17 +73,19 @@ void store_log_later(struct store *store, int level, const char *format, ...)
 {
 	char text[512];
 	struct store_line *line;
+	size_t size;
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	line = malloc(sizeof(*line) + strlen(text) + 1);
+	size = strlen(text) + 1;
+	line = malloc(sizeof(*line) + size);
 	if (line == NULL)
 		return;
 	line->next = NULL;
 	line->level = level;
-	strcpy(line->text, text);
+	memcpy(line->text, text, size);
 	pthread_mutex_lock(&store->lock);
 	*store->lines_end = line;
 	store->lines_end = &line->next;

@@ -22,7 +22,7 @@ static void start(struct ft_error *error, const char *code)
 	snprintf(error->code, sizeof(error->code), "%s", code);
 }
 
-int ft_fail(struct ft_error *error, const char *code, const char *format, ...)
+int(ft_fail)(struct ft_error *error, const char *code, const char *format, ...)
 {
 	if (error == NULL)
 		return -1;
@@ -37,7 +37,7 @@ int ft_fail(struct ft_error *error, const char *code, const char *format, ...)
 	return -1;
 }
 
-int ft_fail_field(
+int(ft_fail_field)(
         struct ft_error *error, const char *code, const char *field, const char *value, const char *bound)
 {
 	if (error == NULL)
@@ -57,7 +57,7 @@ int ft_fail_field(
 	return -1;
 }
 
-int ft_fail_errno(struct ft_error *error, int number, const char *format, ...)
+int(ft_fail_errno)(struct ft_error *error, int number, const char *format, ...)
 {
 	if (error == NULL)
 		return -1;

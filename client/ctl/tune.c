@@ -378,7 +378,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	tuning.options.budget_ms = budget_s * 1000;
 	tuning.wait = !no_wait;
 	tuning.count = problems.count;
-	tuning.tuned = calloc(problems.count, sizeof *tuning.tuned);
+	tuning.tuned = calloc(problems.count > 0 ? problems.count : 1, sizeof *tuning.tuned);
 	if (tuning.tuned == NULL) {
 		problems_free(&problems);
 		return ctl_usage(&command_tune, "out of memory");

@@ -191,9 +191,9 @@ static void amd_standard(
 
 	while (row < 256 && row < row_vectors)
 		row *= 2;
-	if (row_vectors > 4 * 256)
+	if (row_vectors > UINT64_C(4) * 256)
 		row = 512;
-	if (row_vectors > 4 * 512)
+	if (row_vectors > UINT64_C(4) * 512)
 		row = 1024;
 	block = few ? wave_of(traits) : 256;
 	if (block < row)

@@ -1051,7 +1051,7 @@ static unsigned launches_for(const struct gpu *gpu, uint64_t launch_ns)
 		count = at_most(count, gpu->sets);
 	/* What an event costs is in every sample: two launches share it. */
 	return (unsigned)at_least(
-	        launch_ns < TARGET_NS * 5 && gpu->sets > 1 ? 2 : 1, at_most(count, LAUNCHES_MAX));
+	        launch_ns < UINT64_C(5) * TARGET_NS && gpu->sets > 1 ? 2 : 1, at_most(count, LAUNCHES_MAX));
 }
 
 static int measure_floor(struct gpu *gpu, struct ft_error *error)

@@ -193,10 +193,9 @@ static void read_assembler_log(const char *log, struct gpu_code *code)
 	const char *function = strstr(log, code->symbol);
 	const char *at = function ? function : log;
 	const char *found = strstr(at, "Used ");
-	unsigned long long number;
 
-	if (found && sscanf(found, "Used %llu registers", &number) == 1)
-		code->registers = number;
+	if (found)
+		code->registers = strtoull(found + strlen("Used "), NULL, 10);
 	found = found ? strstr(found, " bytes smem") : NULL;
 	if (found) {
 		while (found > at && found[-1] >= '0' && found[-1] <= '9')
@@ -207,11 +206,10 @@ static void read_assembler_log(const char *log, struct gpu_code *code)
 	if (found) {
 		while (found > at && found[-1] >= '0' && found[-1] <= '9')
 			found--;
-		if (sscanf(found, "%llu bytes stack frame, ", &number) == 1)
-			code->local = number;
+		code->local = strtoull(found, NULL, 10);
 		found = strstr(found, "frame, ");
-		if (found && sscanf(found, "frame, %llu bytes spill stores", &number) == 1)
-			code->spills = number;
+		if (found)
+			code->spills = strtoull(found + strlen("frame, "), NULL, 10);
 	}
 }
 

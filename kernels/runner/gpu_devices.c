@@ -99,7 +99,7 @@ void gpu_build_id(const char *path, char *text, size_t size)
 			if (note.header.n_type == NT_GNU_BUILD_ID && name == 4 &&
 			        memcmp(note.rest, "GNU", 4) == 0 && note.header.n_descsz <= 64)
 				for (uint32_t b = 0; b < note.header.n_descsz && 2 * b + 2 < size; b++)
-					snprintf(text + 2 * b, 3, "%02x", note.rest[name + b]);
+					snprintf(text + (size_t)2 * b, 3, "%02x", note.rest[name + b]);
 			at += sizeof note.header + name + body;
 		}
 	}

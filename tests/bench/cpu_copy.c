@@ -145,7 +145,7 @@ static uint64_t sample_ps(struct bench *bench, const struct entry *entry)
 	uint64_t begin = now_ns();
 	for (uint64_t i = 0; i < bench->launches; i++)
 		launch(bench, entry);
-	return (now_ns() - begin) * 1000 / bench->launches;
+	return (now_ns() - begin) * 1000 / (bench->launches > 0 ? bench->launches : 1);
 }
 
 static int compare_times(const void *a, const void *b)

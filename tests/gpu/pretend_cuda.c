@@ -150,7 +150,8 @@ static int rmsnorm(const struct launch *launch)
 	        .row_stride = a[4],
 	        .dtype = (enum rmsnorm_dtype)option_of(module, "-DRN_X="),
 	        .weight = (enum rmsnorm_dtype)option_of(module, "-DRN_W=")};
-	uint64_t rows = launch->block / option_of(module, "-DRN_ROW_THREADS=");
+	uint64_t row_threads = option_of(module, "-DRN_ROW_THREADS=");
+	uint64_t rows = row_threads > 0 ? launch->block / row_threads : 0;
 	uint64_t element = rmsnorm_dtype_size(problem.dtype);
 	uint8_t *end =
 	        (uint8_t *)pointer(a[0]) + ((problem.m - 1) * problem.row_stride + problem.n) * element;
@@ -159,8 +160,9 @@ static int rmsnorm(const struct launch *launch)
 		return INVALID;
 	uint64_t fault = option_of(module, "-DRN_FAULT=");
 
-	while (fault == 1)
-		pause();
+	if (fault == 1)
+		for (;;)
+			pause();
 	if (spoiled("lost") || fault == 2) {
 		lost = true;
 		return ILLEGAL;

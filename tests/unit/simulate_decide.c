@@ -258,7 +258,7 @@ static void run_sweep(const struct problem *problem, enum model model, uint64_t 
 	for (size_t i = 0; i < problem->count; i++)
 		order[i] = i;
 	for (size_t r = 0; r < rounds_all; r++) {
-		for (size_t i = problem->count - 1; i > 0; i--) {
+		for (size_t i = problem->count; i-- > 1;) {
 			size_t j = draw(&weather.random) % (i + 1);
 			size_t keep = order[i];
 			order[i] = order[j];

@@ -163,7 +163,7 @@ static void one_damaged_copy_of_the_stores_own_record_is_made_up_for(void **stat
 
 	(void)state;
 	place_open(place);
-	strcpy(uuid, store_uuid(place->store));
+	snprintf(uuid, sizeof(uuid), "%s", store_uuid(place->store));
 	place_close(place);
 	place_file(place, "data.mdb", path, sizeof(path));
 	data = load_file(path, &length);
@@ -287,7 +287,7 @@ static void everything_but_the_damaged_page_is_rescued(void **state)
 
 	(void)state;
 	place_open(place);
-	strcpy(uuid, store_uuid(place->store));
+	snprintf(uuid, sizeof(uuid), "%s", store_uuid(place->store));
 	generation = store_generation(place->store);
 	next_job = store_next_job(place->store);
 	place_close(place);

@@ -48,7 +48,7 @@ static void an_answer_survives_a_restart_whole(void **state)
 
 	(void)state;
 	place_open(place);
-	strcpy(uuid, store_uuid(place->store));
+	snprintf(uuid, sizeof(uuid), "%s", store_uuid(place->store));
 	batch = store_batch_new(place->store);
 	assert_int_equal(store_batch_winner(batch, &key, &problem, &winner), 0);
 	assert_int_equal(store_batch_pin(batch, &key, &problem, &pin), 0);
@@ -292,7 +292,7 @@ static bool see_job(void *data, const struct ft_job *job)
 	struct jobs_seen *seen = data;
 
 	seen->id[seen->count] = job->job;
-	strcpy(seen->state[seen->count], job->state);
+	snprintf(seen->state[seen->count], sizeof(seen->state[0]), "%s", job->state);
 	return ++seen->count < 8;
 }
 
@@ -302,7 +302,7 @@ static struct ft_job some_job(uint64_t id, const char *state)
 
 	strcpy(job.kernel, "rmsnorm");
 	strcpy(job.device, "cpu:0");
-	strcpy(job.state, state);
+	snprintf(job.state, sizeof(job.state), "%s", state);
 	return job;
 }
 
