@@ -14,5 +14,7 @@ method_call method_trials, method_devices, method_status, method_misses;
 method_call method_code;
 /* change.c: what an operator decides */
 method_call method_pin, method_unpin, method_forget, method_pause, method_resume;
+/* transfer.c: from store to store */
+method_call method_export, method_import_begin, method_import_rows, method_import_commit;
 
 #endif

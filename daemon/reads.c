@@ -525,6 +525,119 @@ int store_near_answers(struct store *store, const struct store_key *key, uint64_
 	return outcome;
 }
 
+/* ---- all answers ----
+ *
+ * Two walks side by side, over answers and over history: an answer of an earlier generation may be gone. */
+
+enum { PLACE_SIZE = RECORD_PROBLEM_SIZE - 1 };
+
+/* The first problem behind `place` that has a record of this kind. */
+static int next_problem(MDB_cursor *cursor, enum record_kind kind, const struct store_place *place,
+        uint8_t found[PLACE_SIZE], bool *ended)
+{
+	/* Behind all keys of the place's own problem, with whatever follows it. */
+	uint8_t from[RECORD_HISTORY_SIZE + 1];
+	size_t length = 1;
+	MDB_val at, value;
+	int rc;
+
+	from[0] = (uint8_t)kind;
+	if (place->length > 0) {
+		memcpy(from + 1, place->at, PLACE_SIZE);
+		memset(from + RECORD_PROBLEM_SIZE, 0xff, sizeof(from) - RECORD_PROBLEM_SIZE);
+		length = sizeof(from);
+	}
+	at = store_value(from, length);
+	rc = mdb_cursor_get(cursor, &at, &value, MDB_SET_RANGE);
+	*ended = rc == MDB_NOTFOUND ||
+	        (rc == 0 &&
+	                (at.mv_size < RECORD_PROBLEM_SIZE || *(const uint8_t *)at.mv_data != (uint8_t)kind));
+	if (rc == 0 && !*ended)
+		memcpy(found, (const uint8_t *)at.mv_data + 1, PLACE_SIZE);
+	return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static void key_of_place(const uint8_t *at, struct store_key *key)
+{
+	key->kernel = record_get_u32(at);
+	key->device = record_get_u32(at + 4);
+	memcpy(key->problem.hash, at + 8, sizeof(key->problem.hash));
+	key->problem.ladder = record_get_u64(at + 8 + sizeof(key->problem.hash));
+}
+
+static int walk_answers(struct store *store, MDB_cursor *answers, MDB_cursor *history, uint64_t generation,
+        unsigned most, struct store_place *place,
+        bool (*visit)(void *data, const struct store_key *key, const struct store_answer *answer), void *data,
+        uint64_t *hidden, struct ft_error *error)
+{
+	uint8_t answer_at[PLACE_SIZE], history_at[PLACE_SIZE];
+	struct store_answer answer;
+	struct store_key key;
+
+	for (; most > 0; most--) {
+		bool answers_ended, history_ended = true, damaged = false;
+		int rc = next_problem(answers, RECORD_ANSWER, place, answer_at, &answers_ended);
+		int found;
+
+		if (rc == 0 && history != NULL)
+			rc = next_problem(history, RECORD_HISTORY, place, history_at, &history_ended);
+		if (rc != 0) {
+			store_fault(&store->directory, rc, error);
+			return -1;
+		}
+		if (answers_ended && history_ended) {
+			place->length = 0;
+			return 0;
+		}
+		place->length = PLACE_SIZE;
+		if (answers_ended || (!history_ended && memcmp(history_at, answer_at, PLACE_SIZE) < 0))
+			memcpy(place->at, history_at, PLACE_SIZE);
+		else
+			memcpy(place->at, answer_at, PLACE_SIZE);
+		key_of_place(place->at, &key);
+		found = generation == 0 ? get_answer(store, &key, &answer, &damaged, error)
+		                        : get_answer_at(store, &key, generation, &answer, error);
+		if (found < 0 && strcmp(error->code, FT_E_GENERATION) != 0)
+			return -1;
+		*hidden += found < 0 || damaged;
+		if (found == 1 && !visit(data, &key, &answer))
+			return 0;
+	}
+	return 0;
+}
+
+int store_each_answer(struct store *store, uint64_t generation, unsigned most, struct store_place *place,
+        bool (*visit)(void *data, const struct store_key *key, const struct store_answer *answer), void *data,
+        uint64_t *hidden, struct ft_error *error)
+{
+	MDB_cursor *answers = NULL, *history = NULL;
+	struct ft_error fault;
+	int rc, outcome = -1;
+
+	*hidden = 0;
+	if (error == NULL)
+		error = &fault;
+	if (store->reader == NULL)
+		return ft_fail(error, FT_E_STORE, "the store is being opened again after an error");
+	if (place->length != 0 && place->length != PLACE_SIZE)
+		return ft_fail(error, FT_E_BAD_VALUE, "the place to go on from is none");
+	if (generation != 0 && check_generation(store, generation, error) != 0)
+		return -1;
+	rc = mdb_cursor_open(store->reader, store->dbi, &answers);
+	if (rc == 0 && generation != 0)
+		rc = mdb_cursor_open(store->reader, store->dbi, &history);
+	if (rc != 0)
+		store_fault(&store->directory, rc, error);
+	else
+		outcome = walk_answers(
+		        store, answers, history, generation, most, place, visit, data, hidden, error);
+	if (answers != NULL)
+		mdb_cursor_close(answers);
+	if (history != NULL)
+		mdb_cursor_close(history);
+	return outcome;
+}
+
 /* ---- trials, jobs, notes ---- */
 
 int store_get_trials(struct store *store, const struct store_key *key, uint32_t identity,

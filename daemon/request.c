@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "daemon/transfer.h"
 
 enum { PRIORITY_MAX = 100, PARKED_MAX = 4096 };
 
@@ -271,7 +272,7 @@ fail:
 static void method_again(
         struct requests *requests, struct session *session, struct ft_envelope *envelope, method_call *call);
 
-static int park(struct requests *requests, struct session *session, const struct ft_envelope *envelope,
+int requests_park(struct requests *requests, struct session *session, const struct ft_envelope *envelope,
         method_call *call, struct ft_error *error)
 {
 	size_t length = envelope->body.length;
@@ -315,7 +316,8 @@ enum subject_state requests_subject(struct requests *requests, struct session *s
 		        subject->device->shown.kind, envelope->method, subject->device->slot->reason);
 		return SUBJECT_REFUSED;
 	}
-	return park(requests, session, envelope, call, error) == 0 ? SUBJECT_PARKED : SUBJECT_REFUSED;
+	return requests_park(requests, session, envelope, call, error) == 0 ? SUBJECT_PARKED
+	                                                                    : SUBJECT_REFUSED;
 }
 
 void requests_settled(struct requests *requests)
@@ -499,6 +501,10 @@ static const struct method {
         {"forget", ACCESS_ADMIN, method_forget},
         {"pause", ACCESS_ADMIN, method_pause},
         {"resume", ACCESS_ADMIN, method_resume},
+        {"export", ACCESS_MEMBER, method_export},
+        {"import_begin", ACCESS_ADMIN, method_import_begin},
+        {"import_rows", ACCESS_ADMIN, method_import_rows},
+        {"import_commit", ACCESS_ADMIN, method_import_commit},
 };
 
 enum { METHODS = sizeof(methods) / sizeof(methods[0]) };
@@ -556,6 +562,8 @@ void requests_session_closed(struct requests *requests, struct session *session)
 {
 	struct pending *pending = session->pending;
 
+	transfer_free(session->transfer);
+	session->transfer = NULL;
 	while (pending != NULL) {
 		struct pending *next = pending->next;
 

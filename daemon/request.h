@@ -59,5 +59,9 @@ enum subject_state requests_subject(struct requests *requests, struct session *s
         const struct ft_envelope *envelope,
         void (*call)(struct requests *requests, struct session *session, const struct ft_envelope *envelope),
         const char *kernel, const char *device, const struct ft_problem *problem, struct ft_error *error);
+/* Keeps a request until a device was heard, then has `call` called with it anew. */
+int requests_park(struct requests *requests, struct session *session, const struct ft_envelope *envelope,
+        void (*call)(struct requests *requests, struct session *session, const struct ft_envelope *envelope),
+        struct ft_error *error);
 
 #endif

@@ -13,6 +13,7 @@
 #include "proto/messages.h"
 
 struct session;
+struct transfer;
 
 struct session_events {
 	/* A whole message; never after the session began to close. */
@@ -55,6 +56,7 @@ struct session {
 	uint64_t watched_job;      /* 0: all */
 	uint64_t partial_since_ms; /* loop time at which half a message came; 0: none is waiting */
 	struct pending *pending;
+	struct transfer *transfer; /* an import under way; the requests' to free */
 };
 
 /* Takes over an accepted pipe's slot: call with a session whose pipe is initialised and accepted. */

@@ -151,6 +151,17 @@ int store_near_answers(struct store *store, const struct store_key *key, uint64_
         unsigned most, uint64_t generation,
         bool (*visit)(void *data, uint64_t ladder, const struct store_answer *answer), void *data,
         struct ft_error *error);
+/* Where a walk over all answers goes on; all zero: at the first. */
+struct store_place {
+	uint32_t length;
+	uint8_t at[32];
+};
+/* Visits the answers as they were at a generation (0: as they are now), one after the other in an order of
+ * the store's own, until `visit` returns false or `most` records were looked at. `place` is moved on; its
+ * length is 0 again past the last. Those that damage hides are left out, and counted in *hidden. */
+int store_each_answer(struct store *store, uint64_t generation, unsigned most, struct store_place *place,
+        bool (*visit)(void *data, const struct store_key *key, const struct store_answer *answer), void *data,
+        uint64_t *hidden, struct ft_error *error);
 /* A fresh set, to be freed; *trials NULL if there is none. */
 int store_get_trials(struct store *store, const struct store_key *key, uint32_t identity,
         struct trials **trials, struct ft_error *error);

@@ -294,6 +294,54 @@ FT_DECLARE_MESSAGE(misses_reply, FT_MISSES_REPLY)
 #define FT_PAUSE_REPLY(F) F(BOOL, paused, 0, FT_OPTIONAL) /* of pause and resume */
 FT_DECLARE_MESSAGE(pause_reply, FT_PAUSE_REPLY)
 
+/* An answer as it travels from store to store. */
+#define FT_ROW(F)                                                                                           \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                          \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                 \
+	F(TEXT, device, 2 * FT_IDENTITY_SIZE, FT_REQUIRED)   /* its identity: all that decides its speed */ \
+	F(CONFIG, config, 0, FT_OPTIONAL)                    /* absent in a row that only pins */           \
+	F(TEXT, identity, 2 * FT_IDENTITY_SIZE, FT_OPTIONAL) /* under which it was measured */              \
+	F(TEXT, origin, 64, FT_OPTIONAL)                     /* the UUID of the store that measured it */   \
+	F(UINT, time_ps, 0, FT_OPTIONAL)                                                                    \
+	F(UINT, default_time_ps, 0, FT_OPTIONAL)                                                            \
+	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                \
+	F(CONFIG, pin, 0, FT_OPTIONAL)                                                                      \
+	F(UINT, pinned_at_ns, 0, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(row, FT_ROW)
+
+#define FT_EXPORT_REQUEST(F)                                                                        \
+	F(TEXT, generation, FT_TOKEN_SIZE, FT_OPTIONAL) /* absent: now; as the first reply tells */ \
+	F(BYTES, place, 0, FT_OPTIONAL)                 /* of the reply before; absent: from the start */
+FT_DECLARE_MESSAGE(export_request, FT_EXPORT_REQUEST)
+
+#define FT_EXPORT_REPLY(F)                                                         \
+	F(RAW, rows, 0, FT_REQUIRED)    /* row */                                  \
+	F(BYTES, place, 0, FT_OPTIONAL) /* where to go on; absent: that was all */ \
+	F(UINT, generation, 0, FT_REQUIRED)                                        \
+	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)                                  \
+	F(UINT, hidden, 0, FT_OPTIONAL) /* answers that are damaged, and left out */
+FT_DECLARE_MESSAGE(export_reply, FT_EXPORT_REPLY)
+
+#define FT_IMPORT_REQUEST(F) F(RAW, rows, 0, FT_REQUIRED) /* row; of import_rows */
+FT_DECLARE_MESSAGE(import_request, FT_IMPORT_REQUEST)
+
+/* What is to be said of a row that is taken. */
+#define FT_IMPORT_NOTE(F)                                                                    \
+	F(UINT, row, 0, FT_REQUIRED)    /* the first of all is 1 */                          \
+	F(TEXT, field, 16, FT_REQUIRED) /* that differs: kernel, device, config, identity */ \
+	F(BOOL, usable, 0, FT_OPTIONAL) /* it serves here all the same */                    \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(import_note, FT_IMPORT_NOTE)
+
+#define FT_IMPORT_REPLY(F)                                                                   \
+	F(UINT, rows, 0, FT_REQUIRED)   /* since import_begin */                             \
+	F(UINT, usable, 0, FT_REQUIRED) /* of these, on this host */                         \
+	F(UINT, kept, 0, FT_OPTIONAL)   /* of these, put into the store; of import_commit */ \
+	F(RAW, notes, 0, FT_OPTIONAL)   /* import_note; of import_rows */                    \
+	F(UINT, generation, 0, FT_OPTIONAL)                                                  \
+	F(TEXT, store, FT_UUID_SIZE, FT_OPTIONAL)
+FT_DECLARE_MESSAGE(import_reply, FT_IMPORT_REPLY)
+
 /* An act that replies nothing. */
 #define FT_EMPTY(F) F(BOOL, ok, 0, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(empty, FT_EMPTY)

@@ -47,6 +47,8 @@ extern const struct command command_forget;
 extern const struct command command_pause;
 extern const struct command command_resume;
 extern const struct command command_code;
+extern const struct command command_export;
+extern const struct command command_import;
 
 /* Says what is wrong with the words of a command, and where help is. */
 enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)

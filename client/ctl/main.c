@@ -26,6 +26,8 @@ static const struct command *const commands[] = {
         &command_forget,
         &command_pause,
         &command_resume,
+        &command_export,
+        &command_import,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

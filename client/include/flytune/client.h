@@ -646,6 +646,108 @@ FLYTUNE_API int flytune_miss_list_get(const flytune_miss_list *list, size_t inde
 FLYTUNE_API void flytune_miss_list_info(const flytune_miss_list *list, struct flytune_misses_info *info);
 FLYTUNE_API void flytune_miss_list_free(flytune_miss_list *list);
 
+/* ---------------------------------------------------------------- export and import */
+
+/* An answer as it travels from store to store. flytunectl keeps such rows in files; a program may keep them
+ * elsewhere. */
+struct flytune_row {
+	size_t size;
+	char kernel[FLYTUNE_NAME_SIZE];
+	char device[2048]; /* the identity of the device: all that decides its speed */
+	uint32_t field_count;
+	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of the problem */
+	uint32_t knob_count;                            /* 0: the row only pins */
+	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
+	char identity[2048]; /* compiler, driver and source under which it was measured */
+	char origin[64];     /* UUID of the store that measured it */
+	uint64_t time_ps, default_time_ps, tuned_at_ns;
+	uint32_t pin_count; /* 0: the problem is not pinned */
+	struct flytune_knob pin[FLYTUNE_KNOBS_MAX];
+	uint64_t pinned_at_ns;
+};
+
+static inline void flytune_row_init(struct flytune_row *row)
+{
+	memset(row, 0, sizeof *row);
+	row->size = sizeof *row;
+}
+
+struct flytune_export_info {
+	size_t size;
+	char store[40]; /* UUID */
+	uint64_t generation;
+	uint64_t hidden; /* answers that are damaged, and were left out */
+};
+
+static inline void flytune_export_info_init(struct flytune_export_info *info)
+{
+	memset(info, 0, sizeof *info);
+	info->size = sizeof *info;
+}
+
+/* Called for each row; `row` dies with the call. Returns 0 to go on; anything else ends the export with
+ * FLYTUNE_E_CANCELLED. */
+typedef int (*flytune_row_fn)(void *data, const struct flytune_row *row);
+
+/* Gives every answer of the daemon, in no useful order, all as of one generation: the client's, else the one at
+ * the start of the call. `info` may be NULL. */
+FLYTUNE_API enum flytune_code flytune_export(flytune_client *client, flytune_row_fn rows, void *data,
+        struct flytune_export_info *info, struct flytune_error *error);
+
+/* An import: rows are checked by the daemon as they are added, and nothing is changed before the commit. For
+ * administrators, and for one thread. */
+typedef struct flytune_import flytune_import;
+
+struct flytune_import_report {
+	size_t size;
+	uint64_t rows;       /* added */
+	uint64_t usable;     /* of these, those that serve on this host */
+	uint64_t kept;       /* of these, those now in the store; after a commit */
+	uint64_t notes;      /* rows of which there is something to be said */
+	uint64_t generation; /* after a commit */
+	char store[40];
+};
+
+static inline void flytune_import_report_init(struct flytune_import_report *report)
+{
+	memset(report, 0, sizeof *report);
+	report->size = sizeof *report;
+}
+
+/* What is to be said of a row that was taken. */
+struct flytune_import_note {
+	size_t size;
+	uint64_t row;   /* the first that was added is 1 */
+	char field[16]; /* that differs: kernel, device, config, pin, identity */
+	int usable;     /* it serves here all the same */
+	char reason[FLYTUNE_REASON_SIZE];
+};
+
+static inline void flytune_import_note_init(struct flytune_import_note *note)
+{
+	memset(note, 0, sizeof *note);
+	note->size = sizeof *note;
+}
+
+FLYTUNE_API enum flytune_code flytune_import_begin(
+        flytune_client *client, flytune_import **import, struct flytune_error *error);
+/* Adds a row. Rows go to the daemon in lots, so that a refusal may come with a later one: error.message
+ * numbers the row. After a failure, nothing of the import can be used. */
+FLYTUNE_API enum flytune_code flytune_import_add(
+        flytune_import *import, const struct flytune_row *row, struct flytune_error *error);
+/* Has all rows checked and changes nothing. `report` may be NULL. */
+FLYTUNE_API enum flytune_code flytune_import_check(
+        flytune_import *import, struct flytune_import_report *report, struct flytune_error *error);
+/* Applies all rows. Up to 16,384 are applied together or not at all; of more, error.message says how many
+ * were. `report` may be NULL. */
+FLYTUNE_API enum flytune_code flytune_import_commit(
+        flytune_import *import, struct flytune_import_report *report, struct flytune_error *error);
+/* The first thousand notes so far. 1 and a note, or 0 past the last. */
+FLYTUNE_API int flytune_import_get_note(
+        const flytune_import *import, size_t index, struct flytune_import_note *note);
+/* Drops what was not committed. NULL is fine. */
+FLYTUNE_API void flytune_import_free(flytune_import *import);
+
 /* ---------------------------------------------------------------- devices and status */
 
 struct flytune_device {

@@ -1,0 +1,192 @@
+/* flytunectl import */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/answers.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/json.h"
+
+enum { FILE_FIRST = 1 << 16, NOTES_SHOWN = 20 };
+
+static const size_t file_max = (size_t)512 << 20;
+
+static char *read_all(FILE *file, size_t *length)
+{
+	size_t capacity = FILE_FIRST;
+	char *text = malloc(capacity);
+
+	*length = 0;
+	while (text != NULL) {
+		char *grown;
+
+		*length += fread(text + *length, 1, capacity - *length, file);
+		if (*length < capacity)
+			return text;
+		if (capacity >= file_max) {
+			errno = EFBIG;
+			break;
+		}
+		grown = realloc(text, capacity * 2);
+		if (grown == NULL)
+			break;
+		text = grown;
+		capacity *= 2;
+	}
+	free(text);
+	return NULL;
+}
+
+static char *read_file(const char *path, size_t *length)
+{
+	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+	char *text = NULL;
+
+	if (file != NULL) {
+		errno = 0;
+		text = read_all(file, length);
+		if (text != NULL && ferror(file)) {
+			free(text);
+			text = NULL;
+		}
+	}
+	if (text == NULL)
+		fprintf(stderr, "flytunectl: cannot read %s: %s\n", path, strerror(errno != 0 ? errno : EIO));
+	if (file != NULL && file != stdin)
+		fclose(file);
+	return text;
+}
+
+/* What this library finds in a row names the row as the daemon does. */
+static bool take_row(void *data, size_t number, const struct flytune_row *row, struct flytune_error *error)
+{
+	flytune_import *import = data;
+	char message[sizeof error->message];
+
+	if (flytune_import_add(import, row, error) == FLYTUNE_OK)
+		return true;
+	if (strncmp(error->message, "row ", 4) != 0 && error->code != FLYTUNE_E_AWAY &&
+	        error->code != FLYTUNE_E_TIMEOUT) {
+		snprintf(message, sizeof message, "row %zu: %.280s", number, error->message);
+		memcpy(error->message, message, sizeof message);
+	}
+	return false;
+}
+
+static int print_json(const flytune_import *import, const struct flytune_import_report *report, bool dry)
+{
+	struct flytune_import_note note;
+	json_t *notes = json_array();
+	char token[64] = "";
+
+	flytune_import_note_init(&note);
+	for (size_t i = 0; flytune_import_get_note(import, i, &note); i++)
+		json_array_append_new(notes,
+		        json_pack("{s:I, s:s, s:b, s:s}", "row", (json_int_t)note.row, "field", note.field,
+		                "usable", note.usable, "reason", note.reason));
+	if (report->store[0] != '\0')
+		snprintf(token, sizeof token, "%s:%" PRIu64, report->store, report->generation);
+	return json_print(json_pack("{s:I, s:I, s:I, s:b, s:o, s:o}", "rows", (json_int_t)report->rows,
+	        "usable", (json_int_t)report->usable, "kept", (json_int_t)report->kept, "dry_run", dry,
+	        "token", json_text(token), "notes", notes));
+}
+
+static void print_text(const flytune_import *import, const struct flytune_import_report *report, bool dry)
+{
+	struct flytune_import_note note;
+	size_t shown = 0;
+
+	flytune_import_note_init(&note);
+	for (; shown < NOTES_SHOWN && flytune_import_get_note(import, shown, &note); shown++)
+		printf("row %" PRIu64 ": %s differs%s: %s\n", note.row, note.field,
+		        note.usable ? ", served all the same" : "", note.reason);
+	if (report->notes > shown)
+		printf("… and %" PRIu64 " rows more\n", report->notes - shown);
+	printf("%" PRIu64 " row%s, %" PRIu64 " usable here", report->rows, report->rows == 1 ? "" : "s",
+	        report->usable);
+	if (dry)
+		puts("; nothing was changed");
+	else
+		printf(", %" PRIu64 " kept, generation %s:%" PRIu64 "\n", report->kept, report->store,
+		        report->generation);
+}
+
+static enum ctl_exit import_text(struct ctl *ctl, const char *path, const char *text, size_t length, bool dry)
+{
+	struct flytune_import_report report;
+	flytune_import *import;
+	struct flytune_error error;
+	enum ctl_exit status = CTL_DONE;
+	enum flytune_code code;
+	bool checked = false;
+
+	flytune_import_report_init(&report);
+	if (flytune_import_begin(ctl->client, &import, &error) != FLYTUNE_OK)
+		return ctl_fail(ctl, &error);
+	if (!answers_read(text, length, take_row, import, &error))
+		code = error.code;
+	else
+		code = flytune_import_check(import, &report, &error);
+	if (code == FLYTUNE_OK && !dry) {
+		checked = true;
+		code = flytune_import_commit(import, &report, &error);
+	}
+	if (code != FLYTUNE_OK) {
+		/* Of a large import that failed at the last, the message says how much is there. */
+		fprintf(stderr, "flytunectl: %s %s:\n",
+		        checked ? "could not import" : "nothing is imported of",
+		        strcmp(path, "-") == 0 ? "standard input" : path);
+		status = ctl_fail(ctl, &error);
+	} else if (ctl->json) {
+		status = print_json(import, &report, dry) != 0 ? CTL_FAILED : CTL_DONE;
+	} else {
+		print_text(import, &report, dry);
+	}
+	flytune_import_free(import);
+	return status;
+}
+
+static enum ctl_exit run(struct ctl *ctl, int count, char **words)
+{
+	const char *path = NULL;
+	enum ctl_exit status;
+	bool dry = false;
+	size_t length;
+	char *text;
+
+	for (int i = 0; i < count; i++) {
+		if (strcmp(words[i], "--dry-run") == 0)
+			dry = true;
+		else if (path == NULL && (words[i][0] != '-' || words[i][1] == '\0'))
+			path = words[i];
+		else
+			return ctl_usage(&command_import, "'%s' is not understood", words[i]);
+	}
+	if (path == NULL)
+		return ctl_usage(
+		        &command_import, "import needs the name of one file, or - for standard input");
+	text = read_file(path, &length);
+	if (text == NULL)
+		return CTL_FAILED;
+	status = import_text(ctl, path, text, length, dry);
+	free(text);
+	return status;
+}
+
+static void explain(void)
+{
+	puts("Takes a file that `export` wrote. All of it is checked first: one bad row, and nothing is "
+	     "changed.\n"
+	     "Rows keep the identity and origin that they came with. Administrators only.\n\n"
+	     "  --dry-run          check and tell, change nothing");
+}
+
+const struct command command_import = {
+        .name = "import",
+        .words = "FILE [--dry-run]",
+        .help = "Take answers from a file",
+        .run = run,
+        .explain = explain,
+};
