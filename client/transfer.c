@@ -123,7 +123,7 @@ enum flytune_code flytune_export(flytune_client *client, flytune_row_fn rows, vo
 
 	if (info != NULL && sized_length(info) < sizeof info->size)
 		return outcome_unsized(out, "flytune_export_info");
-	export.row = malloc(sizeof *export.row);
+	export.row = calloc(1, sizeof *export.row);
 	if (export.row == NULL) {
 		ft_fail(&error, FT_E_MEMORY, "out of memory");
 		return outcome(out, &error);
@@ -346,8 +346,8 @@ static int read_row(const struct flytune_row *given, struct ft_row *row, struct 
 enum flytune_code flytune_import_add(
         flytune_import *import, const struct flytune_row *given, struct flytune_error *out)
 {
-	struct flytune_row *whole = malloc(sizeof *whole);
-	struct ft_row *row = malloc(sizeof *row);
+	struct flytune_row *whole = calloc(1, sizeof *whole);
+	struct ft_row *row = calloc(1, sizeof *row);
 	enum flytune_code code = FLYTUNE_OK;
 
 	client_enter(import->client);
