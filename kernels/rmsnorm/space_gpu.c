@@ -452,7 +452,7 @@ int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 /* NVIDIA's architecture as a number: 90 for sm_90. */
 static int sm_of(const struct ft_traits *traits)
 {
-	return strncmp(traits->arch, "sm_", 3) == 0 ? atoi(traits->arch + 3) : 0;
+	return strncmp(traits->arch, "sm_", 3) == 0 ? (int)strtoul(traits->arch + 3, NULL, 10) : 0;
 }
 
 /* Static shared memory, which any launch may use, and room for the sums. */
