@@ -31,7 +31,6 @@ void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_
 	define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));
 	define(defines, "RN_PREFETCH", knob(config, RMSNORM_PREFETCH));
 	define(defines, "RN_WALK", knob(config, RMSNORM_BLOCKS_PER_UNIT) != 0);
-	define(defines, "RN_BULK", knob(config, RMSNORM_BULK));
 }
 
 void rmsnorm_gpu_launch(const struct rmsnorm_problem *problem, const struct ft_traits *traits,

@@ -11,15 +11,13 @@
  *   RN_WAVES_PER_EU      0: the compiler's choice; else waves that must fit on a SIMD unit or scheduler
  *   RN_WAVES_EXACT       1: and no more than that (AMD only)
  *   RN_PASSES            1: a row stays in registers; 2: it is read twice
- *   RN_NONTEMPORAL       a sum of: 1: loads of x are marked as used once, 2: stores of y are; NVIDIA only: 4:
- *                        loads of x pass by the first cache, 8: and are the first to leave the second one (of
- *                        a row that is read twice, only once it was), 16: and fetch 256 bytes at a time
+ *   RN_NONTEMPORAL       a sum of: 1: loads of x are marked as used once, 2: stores of y are; or 8, NVIDIA only:
+ *                        loads of x pass by the first cache and are the first to leave the second one (of a
+ *                        row that is read twice, only once it was)
  *   RN_WEIGHT            0: loaded after the reduction, 1: before it, 2: once for all rows of a block, 3: surely
  *                        before it, whatever registers that takes (NVIDIA only)
  *   RN_PREFETCH          1: the next row is loaded before this one is reduced
  *   RN_WALK              1: a block takes many sets of rows, as the grid is cut to the device; 0: one, as a rule
- *   RN_BULK              rows that a block's copy engine brings to shared memory ahead of their use; 0: it is
- *                        not used (NVIDIA from sm_90 on, one row a block, whole aligned vectors)
  *
  *   RN_FAULT             for tests of a tuner: 1 never ends, 2 writes far outside, 3 right behind the output
  *
@@ -85,7 +83,6 @@ typedef element<RN_W>::bits w_bits;
 static_assert(BLOCK % THREADS == 0, "the threads of a row must divide those of a block");
 static_assert(THREADS % WAVE == 0 || (WAVE % THREADS == 0 && BLOCK % WAVE == 0),
         "a row takes whole waves, or whole rows a wave");
-static_assert(!RN_BULK || (!EDGES && BLOCK == THREADS), "the copy engine brings whole vectors of one row a block");
 static_assert(sizeof(w_bits) >= sizeof(x_bits), "a weight is of the rows' type or f32");
 
 /* ---- what the hardware is asked for ---- */
@@ -212,14 +209,6 @@ RN_DEVICE quad load_row(const void *at)
 	asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
 	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
 	             : "l"(at), "l"(leaves_first()));
-#elif RN_NONTEMPORAL & 16
-	asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
-	             : "l"(at));
-#elif RN_NONTEMPORAL & 4
-	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
-	             : "l"(at));
 #elif RN_NONTEMPORAL & 1
 	asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
 	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
@@ -240,7 +229,7 @@ RN_DEVICE quad load_row(const void *at)
 /* Of a row that is read a second time soon. */
 RN_DEVICE quad load_row_at_first(const void *at)
 {
-#if RN_NVIDIA && RN_NONTEMPORAL >= 8
+#if RN_NVIDIA && RN_NONTEMPORAL & 8
 	quad value;
 	u64 policy;
 	asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
@@ -255,7 +244,7 @@ RN_DEVICE quad load_row_at_first(const void *at)
 
 RN_DEVICE quad load_row_again(const void *at)
 {
-#if RN_NVIDIA && RN_NONTEMPORAL >= 8
+#if RN_NVIDIA && RN_NONTEMPORAL & 8
 	quad value;
 	asm volatile("ld.global.L1::evict_first.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
 	             : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
@@ -740,107 +729,6 @@ RN_DEVICE void rows_straight(const job &job, float *shared)
 	}
 }
 
-#if RN_NVIDIA && RN_BULK
-#define RN_ROW_BYTES (N * (int)sizeof(x_bits))
-
-RN_DEVICE u32 shared_address(const void *at)
-{
-	return (u32)__cvta_generic_to_shared(at);
-}
-
-RN_DEVICE void bring_row(u32 buffer, u32 barrier, const x_bits *row)
-{
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-	             "r"(RN_ROW_BYTES)
-	             : "memory");
-	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-	             "[%0], [%1], %2, [%3], %4;" ::"r"(buffer),
-	             "l"(row), "r"(RN_ROW_BYTES), "r"(barrier), "l"(leaves_first())
-	             : "memory");
-}
-
-RN_DEVICE void wait_row(u32 barrier, u32 phase)
-{
-	u32 over;
-	do {
-		asm volatile("{\n\t.reg .pred p;\n\t"
-		             "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-		             "selp.u32 %0, 1, 0, p;\n\t}"
-		             : "=r"(over)
-		             : "r"(barrier), "r"(phase)
-		             : "memory");
-	} while (!over);
-}
-
-/* One row a block; the copy engine brings the next ones while this one is worked on. */
-RN_DEVICE void rows_in_bulk(const job &job, float *shared)
-{
-	RN_SHARED __align__(128) unsigned char buffers[RN_BULK * RN_ROW_BYTES];
-	RN_SHARED u64 barriers[RN_BULK];
-	u32 buffer = shared_address(buffers), barrier = shared_address(barriers);
-	u32 lane = thread_index(), stage = 0, phase = 0, parity = 0;
-	i64 row = block_index(), step = grid_blocks();
-	row_data data;
-	weight_data weights;
-
-	if (row >= job.m)
-		return;
-	if (lane == 0) {
-		for (int s = 0; s < RN_BULK; s++)
-			asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier + 8 * s) : "memory");
-		asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-		for (int s = 0; s < RN_BULK; s++)
-			if (row + s * step < job.m)
-				bring_row(buffer + s * RN_ROW_BYTES, barrier + 8 * s,
-				        job.x + (row + s * step) * job.stride);
-	}
-	if (RN_WEIGHT == 2)
-		load_weights(weights, job.weight, lane, 0, 0, SLOTS);
-	/* nobody waits at a barrier that is not there yet */
-	__syncthreads();
-	for (;;) {
-		if (RN_WEIGHT & 1)
-			load_weights(weights, job.weight, lane, 0, 0, SLOTS);
-		wait_row(barrier + 8 * stage, phase);
-#pragma unroll
-		for (int s = 0; s < SLOTS; s++) {
-			data.slot[s] = zero_quad();
-			if (!whole(s, first_element(lane, s, 0)))
-				continue;
-			u32 at = buffer + stage * RN_ROW_BYTES + (lane + s * THREADS) * 16;
-			asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-			             : "=r"(data.slot[s].word[0]), "=r"(data.slot[s].word[1]),
-			             "=r"(data.slot[s].word[2]), "=r"(data.slot[s].word[3])
-			             : "r"(at)
-			             : "memory");
-		}
-		float sum = row_sum(square_sum(data), shared + parity * RN_SHARED_FLOATS, 0, lane);
-		if (ROW_WAVES <= 1)
-			__syncwarp();
-		/* All have read this buffer: the barrier of the sum came after. */
-		if (lane == 0 && row + RN_BULK * step < job.m)
-			bring_row(buffer + stage * RN_ROW_BYTES, barrier + 8 * stage,
-			        job.x + (row + RN_BULK * step) * job.stride);
-		float scale = scale_of(sum, job.eps);
-		forget_widened(data);
-#pragma unroll
-		for (int s = 0; s < SLOTS; s += RN_CHUNK) {
-			if (RN_WEIGHT == 0)
-				load_weights(weights, job.weight, lane, 0, s, s + RN_CHUNK);
-			store_data(job.y + row * job.stride, data, weights, scale, lane, 0, s, s + RN_CHUNK);
-		}
-		row += step;
-		if (row >= job.m)
-			return;
-		parity ^= 1;
-		if (++stage == RN_BULK) {
-			stage = 0;
-			phase ^= 1;
-		}
-	}
-}
-#endif
-
 #define RN_AHEAD (SLOTS < 4 ? SLOTS : 4)
 
 /* Vectors, the row read a second time after its sum is known. Several loads are in flight in both passes. */
@@ -1043,17 +931,13 @@ extern "C" RN_KERNEL flytune_rmsnorm(void *y, const void *x, const void *weight,
 	else
 		aligned = (((u64)x | (u64)y | (u64)weight) % 16 | ((u64)row_stride * sizeof(x_bits)) % 16) == 0;
 	if (__builtin_expect(aligned, 1)) {
-#if RN_NVIDIA && RN_BULK
-		rows_in_bulk(job, shared);
-#else
 		if (RN_PASSES == 2)
 			rows_twice(job, shared);
 		else if (!RN_NVIDIA || EDGES || RN_PREFETCH || RN_WALK)
 			rows_in_registers(job, shared);
 		else
 			rows_straight(job, shared);
-#endif
-		if (!RN_NVIDIA || RN_BULK || RN_PASSES == 2 || EDGES || RN_PREFETCH || RN_WALK ||
+		if (!RN_NVIDIA || RN_PASSES == 2 || EDGES || RN_PREFETCH || RN_WALK ||
 		        (i64)(block_index() + (u64)grid_blocks()) * ROWS >= m)
 			return;
 		/* A grid smaller than it was to be: right all the same, if not as fast. */

@@ -42,10 +42,10 @@ const struct ft_schema rmsnorm_gpu_schema =
                                                 "sum is "
                                                 "known"},
                                 [RMSNORM_NONTEMPORAL] = {.name = "NONTEMPORAL",
-                                        .count = 10,
-                                        .value = {0, 1, 2, 3, 4, 6, 8, 10, 16, 18},
-                                        .help = "used once: 1 loads, 2 stores, 3 both; 4: loads pass by L1, 8: and leave L2 first, 16: and "
-"fetch 256 bytes; + 2: and stores"},
+                                        .count = 5,
+                                        .value = {0, 1, 2, 3, 8},
+                                        .help = "used once: 1 loads, 2 stores, 3 both; 8: loads pass by "
+                                                "L1 and leave L2 first (NVIDIA only)"},
                                 [RMSNORM_WEIGHT] = {.name = "WEIGHT",
                                         .count = 4,
                                         .value = {0, 1, 2, 3},
@@ -56,21 +56,23 @@ const struct ft_schema rmsnorm_gpu_schema =
                                         .value = {0, 1},
                                         .help = "1: a block loads its next row before it reduces this one"},
                                 [RMSNORM_BLOCKS_PER_UNIT] = {.name = "BLOCKS_PER_UNIT",
-                                        .count = 9,
-                                        .value = {0, 1, 2, 3, 4, 6, 8, 12, 16},
+                                        .count = 7,
+                                        .value = {0, 1, 2, 3, 4, 6, 8},
                                         .help = "blocks launched for each compute unit, which share all "
                                                 "rows; 0: a "
                                                 "block for each set of rows"},
-                                [RMSNORM_BULK] = {.name = "BULK",
-                                        .count = 7,
-                                        .value = {0, 1, 2, 3, 4, 6, 8},
-                                        .help = "rows that the copy engine brings to shared memory ahead; 0: none (NVIDIA, sm_90 on)"},
                         },
 };
 
 static bool is_amd(const struct ft_traits *traits)
 {
 	return strcmp(traits->kind, "cuda") != 0;
+}
+
+/* NVIDIA's architecture as a number: 90 for sm_90. */
+static int sm_of(const struct ft_traits *traits)
+{
+	return strncmp(traits->arch, "sm_", 3) == 0 ? (int)strtoul(traits->arch + 3, NULL, 10) : 0;
 }
 
 static uint64_t wave_of(const struct ft_traits *traits)
@@ -148,27 +150,57 @@ static uint64_t threads_for(
 }
 
 /* Bytes that a launch reads and writes, held against what the last cache holds. */
-enum traffic { SMALL, MIDDLE, LARGE };
+enum traffic { SMALL, MIDDLE, LARGE, HUGE };
 
 static enum traffic traffic_of(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
 {
 	uint64_t bytes = 2 * problem->m * problem->n * rmsnorm_dtype_size(problem->dtype);
 	uint64_t cache = traits->cache ? traits->cache : (uint64_t)32 << 20;
 
-	return bytes > cache ? LARGE : bytes > cache / 8 ? MIDDLE : SMALL;
+	return bytes > 4 * cache ? HUGE : bytes > cache ? LARGE : bytes > cache / 8 ? MIDDLE : SMALL;
 }
 
-/* Measured on an H200 over shapes from 1 x 4096 to 131072 x 2048: four vectors a thread, a block for a row
- * and the weight loaded early are within 2 % of the best everywhere. Hints for the caches help small arrays
- * by some 2 %, and cost large ones 3 %. */
+/* Whether it may pay to read a row twice, from the second cache the second time. */
+static bool may_read_twice(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
+{
+	return sm_of(traits) >= 80 && problem->n % (16 / rmsnorm_dtype_size(problem->dtype)) == 0 &&
+	        vectors(problem) >= 128 && traffic_of(problem, traits) >= LARGE;
+}
+
+/* Two vectors a thread, as long as a row takes `most` threads or fewer; up to eight beyond. */
+static uint64_t wide_row(const struct rmsnorm_problem *problem, const struct ft_traits *traits, uint64_t most)
+{
+	uint64_t row = threads_for(problem, traits, 2), least = threads_for(problem, traits, 8);
+
+	row = row < most ? row : most;
+	return row > least ? row : least;
+}
+
+/* Fitted to what won on an H200 over nine shapes from 1 x 4096 to 131072 x 2048. Where little is read, time
+ * is latency: four vectors a thread, all blocks there at once, hints for the caches. Far beyond the last
+ * cache, reading a row twice beats holding it in registers, as more blocks are under way. */
 static void nvidia_standard(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
 {
+	enum traffic traffic = traffic_of(problem, traits);
 	uint64_t row = threads_for(problem, traits, 4), all = vectors(problem), block;
 
 	/* short rows: no more lanes than vectors, and a whole wave if there are as many */
 	if (row < 32)
 		row = all <= 8 ? 8 : all <= 16 ? 16 : 32;
+	value[RMSNORM_WEIGHT] = 1;
+	if (traffic == SMALL) {
+		value[RMSNORM_NONTEMPORAL] = 3;
+		value[RMSNORM_WEIGHT] = problem->m < 8 ? 3 : 1;
+		value[RMSNORM_WAVES_PER_EU] = row >= 64 && slots(problem, row) <= 4 ? 8 : 0;
+	} else if (traffic >= LARGE && all >= 128) {
+		bool twice = traffic == HUGE && may_read_twice(problem, traits);
+
+		row = wide_row(problem, traits, twice ? 512 : 256);
+		value[RMSNORM_PASSES] = twice ? 2 : 1;
+		value[RMSNORM_NONTEMPORAL] = twice ? 8 : 0;
+		value[RMSNORM_WEIGHT] = 3;
+	}
 	block = row;
 	if (row < 64 && problem->m > traits->units * 8)
 		block = 128;
@@ -176,8 +208,6 @@ static void nvidia_standard(
 		block = 32;
 	value[RMSNORM_ROW_THREADS] = (int64_t)row;
 	value[RMSNORM_BLOCK_THREADS] = (int64_t)block;
-	value[RMSNORM_WEIGHT] = traffic_of(problem, traits) == SMALL ? 3 : 1;
-	value[RMSNORM_NONTEMPORAL] = traffic_of(problem, traits) == SMALL ? 3 : 0;
 }
 
 /* One wave a row up to 512 elements of 16 bits, 256 threads from 2048 on, 512 beyond 8192; the order of a
@@ -204,12 +234,14 @@ static void amd_standard(
 	value[RMSNORM_NONTEMPORAL] = 1;
 }
 
-/* Settles what follows from the rest: a row that has no room in registers is read twice. */
+/* Settles what follows from the rest: a row that has no room in registers is read twice, too. */
 static void settle(const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
 {
-	value[RMSNORM_PASSES] = 1;
-	if (fits(problem, traits, value))
-		return;
+	if (value[RMSNORM_PASSES] != 2) {
+		value[RMSNORM_PASSES] = 1;
+		if (fits(problem, traits, value))
+			return;
+	}
 	value[RMSNORM_WEIGHT] = 0;
 	value[RMSNORM_PREFETCH] = 0;
 	if (!fits(problem, traits, value))
@@ -264,8 +296,9 @@ static const char *idle(const struct rmsnorm_problem *problem, uint64_t row_thre
 /* Blocks of 128, 256, 512 and 1024 threads, one row each, times three values of waves_per_eu. */
 static int add_plain(struct adding *adding)
 {
-	int64_t hint = adding->standard.knob[RMSNORM_NONTEMPORAL].value;
-	int64_t weight = adding->standard.knob[RMSNORM_WEIGHT].value == 3 ? 3 : 1;
+	bool amd = is_amd(adding->traits), small = traffic_of(adding->problem, adding->traits) == SMALL;
+	int64_t hint = amd ? adding->standard.knob[RMSNORM_NONTEMPORAL].value : small ? 3 : 0;
+	int64_t weight = amd ? 1 : 3;
 
 	for (int64_t block = 128; block <= 1024; block *= 2)
 		for (int64_t waves = 0; waves <= 2; waves++) {
@@ -358,50 +391,118 @@ static int add_exact(struct adding *adding)
 	return 0;
 }
 
-/* What won or came within 2 % of it in some shape, when a far wider product was measured on an H200: teams
- * that leave a thread 3 to 8 vectors (1 to 6 where rows are few), in a block of their own or, where there are
- * many rows, in one of 256 threads. */
+static int add_nvidia_one(struct adding *adding, uint64_t row, uint64_t rows, int64_t hint, int64_t weight,
+        int64_t waves, int64_t passes)
+{
+	int64_t value[RMSNORM_KNOBS] = {
+	        [RMSNORM_BLOCK_THREADS] = (int64_t)(row * rows),
+	        [RMSNORM_ROW_THREADS] = (int64_t)row,
+	        [RMSNORM_NONTEMPORAL] = hint,
+	        [RMSNORM_WEIGHT] = weight,
+	        [RMSNORM_WAVES_PER_EU] = waves,
+	        [RMSNORM_PASSES] = passes,
+	};
+
+	if (!has_value(RMSNORM_BLOCK_THREADS, row * rows) || idle(adding->problem, row) ||
+	        (row * rows) % wave_of(adding->traits) != 0)
+		return 0;
+	settle(adding->problem, adding->traits, value);
+	return add(adding, value, NULL);
+}
+
+/* Rows of less than 128 vectors: teams that leave a thread 1 to 8 of them, in a block of their own or one of
+ * 256 threads. */
+static int add_nvidia_short(struct adding *adding)
+{
+	uint64_t wave = wave_of(adding->traits), units = adding->traits->units;
+	int64_t hint = traffic_of(adding->problem, adding->traits) == SMALL ? 3 : 0;
+
+	for (uint64_t each = 1; each <= 8; each *= 2) {
+		uint64_t row = threads_for(adding->problem, adding->traits, each);
+		uint64_t least = row < wave ? wave / row : 1;
+
+		for (int64_t weight = 0; weight <= 1; weight++) {
+			if (add_nvidia_one(adding, row, least, hint, weight, 0, 1) < 0)
+				return -1;
+			if (adding->problem->m >= 256 / row * units &&
+			        add_nvidia_one(adding, row, 256 / row, hint, weight, 0, 1) < 0)
+				return -1;
+		}
+	}
+	return 0;
+}
+
+/* What hides latency: blocks small enough in registers to be all there at once. */
+static int add_nvidia_small(struct adding *adding)
+{
+	for (uint64_t each = 2; each <= 8; each *= 2) {
+		uint64_t row = threads_for(adding->problem, adding->traits, each);
+
+		for (int64_t weight = 1; weight <= 3; weight += 2)
+			if (each <= 4 && slots(adding->problem, row) <= 4 &&
+			        add_nvidia_one(adding, row, 1, 3, weight, 8, 1) < 0)
+				return -1;
+		if (each >= 4 && add_nvidia_one(adding, row, 1, 3, 1, 0, 1) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int add_nvidia_middle(struct adding *adding)
+{
+	for (uint64_t each = 2; each <= 8; each *= 2) {
+		uint64_t row = threads_for(adding->problem, adding->traits, each);
+
+		for (int64_t hint = 0; hint <= 3; hint += 3)
+			for (int64_t weight = 1; weight <= 3; weight += 2)
+				if (add_nvidia_one(adding, row, 1, hint, weight, 0, 1) < 0)
+					return -1;
+	}
+	return 0;
+}
+
+static int add_nvidia_large(struct adding *adding)
+{
+	uint64_t wide = wide_row(adding->problem, adding->traits, 512);
+
+	for (uint64_t each = 2; each <= 8; each *= 2) {
+		uint64_t row = threads_for(adding->problem, adding->traits, each);
+
+		for (int64_t weight = 1; weight <= 3; weight += 2)
+			if (add_nvidia_one(adding, row, 1, 0, weight, 0, 1) < 0)
+				return -1;
+		if (row < 256 && 256 % row == 0 && add_nvidia_one(adding, row, 256 / row, 0, 3, 0, 1) < 0)
+			return -1;
+		if (each == 8 && add_nvidia_one(adding, row, 1, 0, 0, 0, 1) < 0)
+			return -1;
+	}
+	if (!may_read_twice(adding->problem, adding->traits))
+		return 0;
+	if (add_nvidia_one(adding, wide, 1, 8, 0, 0, 2) < 0)
+		return -1;
+	for (uint64_t rows = 1; rows <= 4; rows *= 2)
+		if (wide % 64 == 0 && wide / 2 * rows <= 512 && wide / 2 * rows >= 256 &&
+		        add_nvidia_one(adding, wide / 2, rows, 8, 0, 0, 2) < 0)
+			return -1;
+	return 0;
+}
+
+/* What won or came within 2 % of it in some shape, when a far wider product was measured on an H200. */
 static int add_nvidia(struct adding *adding)
 {
 	const struct rmsnorm_problem *problem = adding->problem;
-	uint64_t wave = wave_of(adding->traits), units = adding->traits->units;
-	bool few = problem->m <= 2 * units;
 	enum traffic traffic = traffic_of(problem, adding->traits);
-	/* Where little is read the weight does not come from a cache either, and late means the time of a second
-	 * load. */
-	static const int64_t surely_or_early[2] = {3, 1};
-	const int64_t *weights = traffic == SMALL ? surely_or_early : early_or_late;
+	int result;
 
-	for (uint64_t each = few ? 1 : 3; each <= (few ? 6 : 8); each++) {
-		uint64_t row = threads_for(problem, adding->traits, each);
-
-		/* five vectors a thread were never better than both its neighbours where rows are many */
-		if (idle(problem, row) || (!few && each == 5))
-			continue;
-		for (int64_t hint = 0; hint <= 3; hint += 3) {
-			if (traffic != MIDDLE && hint != (traffic == SMALL ? 3 : 0))
-				continue;
-			for (uint64_t rows = 1; row * rows <= 256 || rows == 1; rows *= 2) {
-				uint64_t block = row * rows;
-
-				if (block % wave != 0)
-					continue;
-				/* a small block, or one of 256 threads where that may pay */
-				if (rows > 1 && block > (row < wave ? wave : row) &&
-				        (block != 256 || problem->m < rows * units ||
-				                (each % 4 != 0 && row > wave)))
-					continue;
-				if (add_team(adding, row, rows, hint, weights) < 0)
-					return -1;
-			}
-		}
-	}
+	if (vectors(problem) < 128)
+		return add_nvidia_short(adding);
+	result = traffic == SMALL   ? add_nvidia_small(adding)
+	        : traffic == MIDDLE ? add_nvidia_middle(adding)
+	                            : add_nvidia_large(adding);
 	/* Very long rows: in registers if they fit, else read twice. */
-	if (slots(problem, 1024) > 4)
-		for (uint64_t row = 512; row <= 1024; row *= 2)
-			if (add_team(adding, row, 1, traffic == SMALL ? 3 : 0, weights) < 0)
-				return -1;
-	return 0;
+	for (uint64_t row = 512; result == 0 && slots(problem, 1024) > 4 && row <= 1024; row *= 2)
+		result = add_nvidia_one(adding, row, 1, traffic == SMALL ? 3 : 0, 1, 0, 1);
+	return result;
 }
 
 /* Smaller blocks first, else as they were added. */
@@ -449,24 +550,6 @@ int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 	return 0;
 }
 
-/* NVIDIA's architecture as a number: 90 for sm_90. */
-static int sm_of(const struct ft_traits *traits)
-{
-	return strncmp(traits->arch, "sm_", 3) == 0 ? (int)strtoul(traits->arch + 3, NULL, 10) : 0;
-}
-
-/* Static shared memory, which any launch may use, and room for the sums. */
-static bool bulk_fits(
-        const struct rmsnorm_problem *problem, const struct ft_traits *traits, const int64_t *value)
-{
-	uint64_t bytes = problem->n * rmsnorm_dtype_size(problem->dtype);
-
-	return !is_amd(traits) && sm_of(traits) >= 90 &&
-	        value[RMSNORM_BLOCK_THREADS] == value[RMSNORM_ROW_THREADS] && value[RMSNORM_PASSES] == 1 &&
-	        !value[RMSNORM_PREFETCH] && bytes % 16 == 0 &&
-	        (uint64_t)value[RMSNORM_BULK] * (bytes + 8) <= (48 << 10) - 512;
-}
-
 static int refuse(struct ft_error *error, const struct ft_config *config, unsigned knob, const char *bound)
 {
 	char text[24];
@@ -505,10 +588,6 @@ int rmsnorm_gpu_check_config(const struct rmsnorm_problem *problem, const struct
 		return refuse(error, config, RMSNORM_NONTEMPORAL, "below 8 before sm_80");
 	if (is_amd(traits) && value[RMSNORM_WEIGHT] > 2)
 		return refuse(error, config, RMSNORM_WEIGHT, "at most 2 on this kind of device");
-	if (value[RMSNORM_BULK] && !bulk_fits(problem, traits, value))
-		return refuse(error, config, RMSNORM_BULK,
-		        "0 but on sm_90 and newer, with one row a block, in one pass and not prefetched, of "
-		        "whole vectors, so many of which fit in 48 KiB");
 	if (value[RMSNORM_PASSES] == 1 && slots(problem, row) > 32)
 		return refuse(error, config, RMSNORM_PASSES, "2 for rows of that length");
 	if (value[RMSNORM_PASSES] == 2 && (value[RMSNORM_PREFETCH] || value[RMSNORM_WEIGHT]))

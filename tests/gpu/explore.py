@@ -18,13 +18,11 @@ MORE = [(512, 4096), (1024, 4096), (1024, 8192), (4096, 2880), (2048, 5120), (40
 TEAMS = {2048: "32,64,96,128,256", 4096: "32,64,96,128,192,256,512", 8192: "64,128,160,192,224,256,512,1024",
          16384: "128,256,352,512,1024"}
 PRODUCTS = {
-    "hints": ["BLOCK_THREADS=32,64,96,128,160,192,224,256,512,1024", "NONTEMPORAL=0,2,3,4", "WEIGHT=0,1"],
+    "hints": ["BLOCK_THREADS=32,64,96,128,160,192,224,256,512,1024", "NONTEMPORAL=0,2,3,8", "WEIGHT=0,1"],
     "waves": ["BLOCK_THREADS=64,128,192,256,512,1024", "waves_per_eu=8,10,12,16", "WEIGHT=0,1", "NONTEMPORAL=0,3"],
 }
 
 ROWS = {2048: "32,64,128,256", 4096: "64,128,256,512", 8192: "128,256,512,1024", 16384: "256,512,1024"}
-# rows in shared memory ahead of their use, as many as fit there, and blocks a unit
-AHEAD = {2048: ("2,4,8", "4,6,8,12,16"), 4096: ("1,2,4", "3,4,6,8"), 8192: ("1,2", "2,3,4,6"), 16384: ("1", "2,3,4,6")}
 
 
 def new_products(m, n):
@@ -33,9 +31,8 @@ def new_products(m, n):
     blocks = f"BLOCK_THREADS={ROWS[n]}"
     if m * n < 1 << 22:
         return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,3,8"], [rows, blocks, "WEIGHT=1,3", "waves_per_eu=1,8"]]
-    return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,1,8,16"],
-            [rows, blocks, "PASSES=2", "WEIGHT=0", "NONTEMPORAL=0,8"],
-            [rows, blocks, "BULK=" + AHEAD[n][0], "BLOCKS_PER_UNIT=" + AHEAD[n][1], "WEIGHT=0,2"]]
+    return [[rows, blocks, "WEIGHT=0,1,3", "NONTEMPORAL=0,1,8"],
+            [rows, blocks, "PASSES=2", "WEIGHT=0", "NONTEMPORAL=0,8"]]
 
 
 def products(args, m, n):
@@ -49,8 +46,8 @@ def products(args, m, n):
 def family(config):
     """What a config has that the space long had not, to see which of it helps."""
     hint = config["NONTEMPORAL"]
-    return " ".join(filter(None, ["bulk" if config["BULK"] else "", "twice" if config["PASSES"] == 2 else "",
-                                  f"weight{config['WEIGHT']}", f"hint{hint}" if hint in (1, 8, 16) else ""]))
+    return " ".join(filter(None, ["twice" if config["PASSES"] == 2 else "",
+                                  f"weight{config['WEIGHT']}", f"hint{hint}" if hint in (1, 8) else ""]))
 
 
 def explore(args, m, n, knobs):

@@ -14,7 +14,7 @@ import harness
 RUNNER = harness.program("flytune-runner-cuda")
 PRETENDED = harness.BUILD / "tests" / "gpu" / "libpretend_cuda.so"
 SHAPE = dict(m=3, n=1024)
-LOOP = "loop:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=1,waves_per_eu=0"
+LOOP = "loop:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=3,waves_per_eu=0"
 
 pytestmark = pytest.mark.skipif(harness.INSTRUMENTED, reason="the pretended driver is built without instruments")
 
@@ -151,7 +151,7 @@ def test_a_wild_write_loses_the_device_and_one_config(gpu, tmp_path):
 
 def test_losses_in_a_row_leave_a_sweep_that_has_nothing_left_to_verify(gpu, tmp_path):
     """The last config to be verified is the one that takes the runner down, twice: two hints, one launch."""
-    (tmp_path / "fault").write_text("wild:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=1,waves_per_eu=0")
+    (tmp_path / "fault").write_text("wild:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=3,waves_per_eu=0")
     restart_runner(gpu)
     assert gpu.tune(m=16, n=4096)[0]["state"] == "done"
     assert len(by_status(gpu.trials(m=16, n=4096))["failed"]) == 2
