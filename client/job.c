@@ -100,6 +100,7 @@ enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *pr
 	memcpy(request.kernel, problem->kernel, sizeof request.kernel);
 	request.problem = problem->given;
 	request.force = options.force != 0;
+	request.check = options.check != 0;
 	request.priority = options.priority;
 	if (options.budget_ms > 0)
 		request.budget_ns = (uint64_t)options.budget_ms * CLOCK_MS;

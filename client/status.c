@@ -50,6 +50,9 @@ static int read_status(
 	snprintf(status->state_dir, sizeof status->state_dir, "%s", reply.state_dir);
 	snprintf(status->degraded, sizeof status->degraded, "%s", reply.degraded);
 	snprintf(status->access, sizeof status->access, "%s", reply.access);
+	snprintf(status->background, sizeof status->background, "%s", reply.background);
+	status->background_waiting = reply.background_waiting;
+	status->background_dropped = reply.background_dropped;
 	status->protocol = reply.protocol;
 	status->pid = reply.pid;
 	status->uptime_ns = reply.uptime_ns;

@@ -24,11 +24,12 @@ struct daemon {
 	struct devices devices;
 	struct server server;
 	struct queue queue;
+	struct background background;
 	struct requests requests;
 	uv_signal_t signals[3];
 	uv_timer_t watchdog;
 	/* What was begun, and so must be ended. */
-	bool has_devices, has_server, has_queue, has_requests;
+	bool has_devices, has_server, has_queue, has_requests, has_background;
 	bool stopping;
 	bool store_closing;
 	int status;
@@ -76,6 +77,8 @@ static void close_rest(void *data)
 		queue_free(&daemon->queue);
 	if (daemon->has_requests)
 		requests_free(&daemon->requests);
+	if (daemon->has_background)
+		background_free(&daemon->background);
 	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
 		uv_close((uv_handle_t *)&daemon->signals[i], NULL);
 	uv_close((uv_handle_t *)&daemon->watchdog, NULL);
@@ -101,6 +104,8 @@ static void stop(struct daemon *daemon)
 		return;
 	daemon->stopping = true;
 	notify_send(&daemon->notify, "STOPPING=1");
+	if (daemon->has_background)
+		background_stop(&daemon->background);
 	if (daemon->has_queue)
 		queue_stop(&daemon->queue);
 	if (daemon->has_requests)
@@ -160,6 +165,7 @@ static void device_settled(void *data, struct runner_slot *slot)
 	board_change_all(&daemon->board); /* another device may be the first now */
 	queue_settled(&daemon->queue, slot);
 	requests_settled(&daemon->requests);
+	background_settled(&daemon->background, slot);
 }
 
 static void device_event(void *data, struct runner_slot *slot, const struct ft_runner_event *event)
@@ -170,6 +176,13 @@ static void device_event(void *data, struct runner_slot *slot, const struct ft_r
 		queue_runner_event(&daemon->queue, slot, event);
 }
 
+static void runner_is_gone(
+        struct daemon *daemon, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+{
+	background_runner_gone(&daemon->background, slot);
+	queue_runner_gone(&daemon->queue, slot, cause, why);
+}
+
 static void device_gone(
         void *data, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
 {
@@ -178,7 +191,7 @@ static void device_gone(
 	if (daemon->stopping)
 		maybe_close_store(daemon);
 	else
-		queue_runner_gone(&daemon->queue, slot, cause, why);
+		runner_is_gone(daemon, slot, cause, why);
 }
 
 static const struct devices_events devices_events = {
@@ -194,7 +207,26 @@ static void job_event(void *data, const struct ft_event *event)
 	server_broadcast(&daemon->server, event->job, &ft_event_message, event);
 }
 
-static const struct queue_events queue_events = {.event = job_event};
+static void queue_idle(void *data, bool disturbed)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->has_queue && !daemon->stopping)
+		background_idle(&daemon->background, disturbed);
+}
+
+static void job_swept(void *data, const struct subject *subject, const struct ft_job *job, bool busy)
+{
+	struct daemon *daemon = data;
+
+	background_swept(&daemon->background, subject, job, busy);
+}
+
+static const struct queue_events queue_events = {
+        .event = job_event,
+        .idle = queue_idle,
+        .swept = job_swept,
+};
 
 static void client_message(void *data, struct session *session, const struct ft_envelope *envelope)
 {
@@ -290,14 +322,20 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	if (server_init(&daemon->server, &daemon->loop, &daemon->log, &daemon->options, &daemon->access,
 	            descriptor, &server_events, daemon, error) != 0)
 		return -1;
+	if (background_init(&daemon->background, &daemon->loop, &daemon->devices, &daemon->queue,
+	            daemon->store, &daemon->log, &daemon->options, error) != 0)
+		return -1;
+	daemon->has_background = true;
 	daemon->has_requests = true;
 	if (requests_init(&daemon->requests, &daemon->log, &daemon->options, &daemon->access, daemon->store,
-	            &daemon->devices, &daemon->queue, &daemon->server, &daemon->board, error) != 0)
+	            &daemon->devices, &daemon->queue, &daemon->background, &daemon->server, &daemon->board,
+	            error) != 0)
 		return -1;
 	if (queue_init(&daemon->queue, &daemon->loop, &daemon->devices, daemon->store, &daemon->log,
 	            &daemon->options, &queue_events, daemon, error) != 0)
 		return -1;
 	daemon->has_queue = true;
+	background_settled(&daemon->background, NULL); /* devices that were known need not be heard */
 	if (daemon->notify.watchdog_ns > 0)
 		(void)uv_timer_start(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
 		        daemon->notify.watchdog_ns / 2000000);

@@ -50,7 +50,7 @@ static struct miss *place_of(struct miss *set, const struct subject *subject)
 	return place;
 }
 
-void misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns)
+uint64_t misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns)
 {
 	uint64_t hash = XXH3_64bits(&subject->key, sizeof(subject->key));
 	struct miss *miss = place_of(misses->set[hash % MISS_SETS], subject);
@@ -65,7 +65,7 @@ void misses_count(struct misses *misses, const struct subject *subject, uint64_t
 		ft_write_problem(&writer, &subject->problem);
 		if (!ft_writer_ok(&writer)) {
 			misses->forgotten++;
-			return;
+			return asked;
 		}
 		misses->forgotten += miss->count > 0;
 		*miss = (struct miss){
@@ -76,6 +76,7 @@ void misses_count(struct misses *misses, const struct subject *subject, uint64_t
 	}
 	miss->count = add(miss->count, asked);
 	miss->last_ns = now_ns;
+	return miss->count;
 }
 
 static int more_asked_first(const void *a, const void *b)

@@ -27,8 +27,10 @@ struct misses {
 
 int misses_init(struct misses *misses, struct ft_error *error);
 void misses_free(struct misses *misses);
-/* One lookup missed, and `repeats` more of the same were answered by the client itself. */
-void misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns);
+/* One lookup missed, and `repeats` more of the same were answered by the client itself. How often it was asked
+ * so far, as far as is known. */
+uint64_t misses_count(
+        struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns);
 /* All entries, the most asked first, as a fresh array of `*count` pointers into the table; NULL when out of
  * memory. */
 struct miss **misses_sorted(const struct misses *misses, size_t *count);

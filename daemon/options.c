@@ -43,6 +43,10 @@ static const char usage[] =
         "  --runner-idle SECONDS  let a runner go when it had no work for so long (10)\n"
         "  --deadline STAGE=SECONDS  for hello, space, start, build, verify, measure or stop\n"
         "  --budget SECONDS       of measuring one problem (30)\n"
+        "  --background WHEN      work that nobody waits for is done: off, idle or always (idle)\n"
+        "  --background-queue N   problems that may wait for it (256)\n"
+        "  --background-load N    percent of a device that others may use meanwhile (20)\n"
+        "  --background-wait SECONDS  before a busy device is looked at again (30)\n"
         "  --jobs-per-user N      queued or running jobs of one user; 0: any number (1024)\n"
         "  --map-size BYTES       address space of the store (17179869184)\n"
         "  --history-days N       for which answers that were replaced can still be asked for (90)\n"
@@ -196,6 +200,12 @@ static int set_devices(struct options *options, const char *option, const char *
 
 /* ---- the table ---- */
 
+static const char *const background_words[] = {
+        [OPTIONS_BACKGROUND_OFF] = "off",
+        [OPTIONS_BACKGROUND_IDLE] = "idle",
+        [OPTIONS_BACKGROUND_ALWAYS] = "always",
+};
+
 enum type {
 	TYPE_PATH,
 	TYPE_WORD, /* a group's name */
@@ -203,6 +213,7 @@ enum type {
 	TYPE_SECONDS,
 	TYPE_DEVICES,
 	TYPE_LEVEL,
+	TYPE_BACKGROUND,
 };
 
 struct setting {
@@ -242,6 +253,10 @@ static const struct setting settings[] = {
         {"deadline", "stop", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_STOP]), 0, 0},
         {"queue", "budget", "budget", TYPE_SECONDS, true, FIELD(budget_ns), 0, 0},
         {"queue", "jobs_per_user", "jobs-per-user", TYPE_NUMBER, true, FIELD(jobs_per_user), 0, 1 << 20},
+        {"background", "when", "background", TYPE_BACKGROUND, true, FIELD(background), 0, 0},
+        {"background", "queue", "background-queue", TYPE_NUMBER, false, FIELD(background_queue), 1, 1 << 16},
+        {"background", "load", "background-load", TYPE_NUMBER, true, FIELD(background_load), 0, 100},
+        {"background", "wait", "background-wait", TYPE_SECONDS, true, FIELD(background_wait_ns), 0, 0},
         {"metrics", "file", "metrics-file", TYPE_PATH, true, FIELD(metrics_file), 0, 0},
         {"metrics", "interval", "metrics-interval", TYPE_SECONDS, true, FIELD(metrics_interval_ns), 0, 0},
 };
@@ -265,6 +280,15 @@ static int apply(struct options *options, const struct setting *setting, const c
 		return parse_seconds(option, value, at, error);
 	case TYPE_DEVICES:
 		return set_devices(options, option, value, error);
+	case TYPE_BACKGROUND:
+		for (unsigned word = 0; word < sizeof(background_words) / sizeof(background_words[0]);
+		        word++) {
+			if (strcmp(value, background_words[word]) != 0)
+				continue;
+			*(enum options_background *)at = (enum options_background)word;
+			return 0;
+		}
+		return ft_fail_field(error, FT_E_BAD_VALUE, option, value, "off, idle or always");
 	case TYPE_LEVEL:
 		*(int *)at = log_level_parse(value);
 		if (*(int *)at < 0)
@@ -392,6 +416,10 @@ void options_init(struct options *options)
 	options->history_answers = 64;
 	options->clients_max = 4096;
 	options->jobs_per_user = 1024;
+	options->background = OPTIONS_BACKGROUND_IDLE;
+	options->background_queue = 256;
+	options->background_load = 20;
+	options->background_wait_ns = 30ULL * SECOND_NS;
 	options->metrics_interval_ns = 15ULL * SECOND_NS;
 	options->log_level = LOG_LEVEL_INFO;
 	options->deadline_ns[STAGE_HELLO] = 30ULL * SECOND_NS;

@@ -27,6 +27,9 @@ enum options_stage {
 	STAGES
 };
 
+/* When work that nobody waits for is done. */
+enum options_background { OPTIONS_BACKGROUND_OFF, OPTIONS_BACKGROUND_IDLE, OPTIONS_BACKGROUND_ALWAYS };
+
 struct options {
 	char config[256]; /* the file that was read; "": none */
 	char socket[108];
@@ -39,6 +42,10 @@ struct options {
 	uint64_t runner_idle_ns; /* without work for so long, a runner is let go */
 	uint64_t deadline_ns[STAGES];
 	uint64_t budget_ns; /* of measuring one problem */
+	enum options_background background;
+	uint64_t background_queue;   /* problems that may wait */
+	uint64_t background_load;    /* percent of a device that others may use meanwhile */
+	uint64_t background_wait_ns; /* before a busy device is looked at again */
 	uint32_t band_ppm;
 	uint64_t memory_cap; /* of a device, 0: the runner's own bound */
 	uint64_t map_bytes;

@@ -10,6 +10,9 @@
 
 enum { RETRY_MS = 2000 };
 
+/* Jobs of one command come within this time. */
+static const uint64_t together_ns = 10000000000;
+
 struct wait {
 	struct wait *next;
 	queue_done done;
@@ -50,6 +53,8 @@ struct job {
 };
 
 static void pump(struct queue *queue);
+static bool is_background(const struct job *job);
+static void make_way(struct queue *queue);
 
 static uint64_t wall_ns(void)
 {
@@ -164,6 +169,10 @@ static void sweep_event(void *data, struct ft_event *event)
 		queue->restarts += strcmp(event->event, "restarted") == 0 ? 1 : 0;
 	(void)snprintf(event->state, sizeof(event->state), "running");
 	queue->events->event(queue->data, event);
+	if (queue->running != NULL && is_background(queue->running) && sweep_is_disturbed(&queue->sweep)) {
+		queue->disturbed = true;
+		make_way(queue);
+	}
 }
 
 static void tell(struct queue *queue, const struct job *job, const char *word)
@@ -315,10 +324,14 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		return;
 	}
 	if (queue->running == job) {
+		bool busy = queue->retry_trials != NULL && queue->retry_trials->busy;
+
 		trials_free(queue->retry_trials);
 		queue->retry_trials = NULL;
 		if (job->winner.set)
 			(void)make_answer(queue, job, generation);
+		if (queue->retry_subject.device != NULL)
+			queue->events->swept(queue->data, &queue->retry_subject, &job->info, busy);
 	}
 	job_over(job);
 	pump(queue);
@@ -360,7 +373,7 @@ static int add_winner(struct queue *queue, struct job *job, struct store_batch *
 	        .set = true,
 	        .identity = subject->kernel->identity,
 	        .rule_revision = FT_RULE_REVISION,
-	        .space_hash = subject_space_hash(subject),
+	        .space_hash = queue->retry_space,
 	        .tuned_at_ns = wall_ns(),
 	        .conclusive = trials->conclusive,
 	        .job = job->info.job,
@@ -412,7 +425,8 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	struct job *job = queue->running;
 
 	job->info.stage[0] = '\0';
-	/* A device that moved, or a pause: what was measured is stored, and the job goes on later. */
+	/* A device that moved, or one that is needed elsewhere: what was measured is stored, and the job goes on
+	 * later. */
 	if (outcome == SWEEP_MOVED ||
 	        (outcome == SWEEP_CANCELLED && queue->interrupted && job->cancels == NULL)) {
 		trials_free(trials);
@@ -426,6 +440,9 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	}
 	queue->retry_trials = trials;
 	queue->retry_subject = *subject;
+	queue->retry_space = queue->sweep.space_hash;
+	if (outcome == SWEEP_HELD)
+		job->winner = queue->sweep.held;
 	job->info.ended_at_ns = wall_ns();
 	if (trials != NULL) {
 		job->info.sweep_ns = trials->sweep_ns;
@@ -436,6 +453,10 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	if (outcome == SWEEP_DECIDED) {
 		set_state(job, "done");
 		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%s", trials->reason);
+	} else if (outcome == SWEEP_HELD) {
+		set_state(job, "done");
+		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%.*s",
+		        (int)sizeof(job->info.reason) - 1, why->message);
 	} else if (outcome == SWEEP_CANCELLED) {
 		set_state(job, "cancelled");
 		(void)snprintf(
@@ -452,20 +473,39 @@ static const struct sweep_events sweep_events = {.event = sweep_event, .ended = 
 
 /* ---- the next job ---- */
 
-static bool before(const struct job *a, const struct job *b)
+static bool is_background(const struct job *job)
 {
-	return a->info.priority != b->info.priority ? a->info.priority > b->info.priority
-	                                            : a->info.job < b->info.job;
+	return job->info.cause[0] != '\0';
 }
 
-static struct job *next_job(struct queue *queue)
+/* The rest of a ladder that one command asked for: it shares what the device was given for the sweep before,
+ * and cannot put others off for longer than that command could. */
+static bool follows(const struct queue *queue, const struct job *job)
+{
+	return job->keyed && job->key.kernel == queue->last.kernel && job->key.device == queue->last.device &&
+	        memcmp(job->key.problem.hash, queue->last.problem.hash, sizeof(job->key.problem.hash)) == 0 &&
+	        job->info.owner == queue->last_owner &&
+	        job->info.created_at_ns - queue->last_created_ns < together_ns;
+}
+
+static bool before(const struct queue *queue, const struct job *a, const struct job *b)
+{
+	if (a->info.priority != b->info.priority)
+		return a->info.priority > b->info.priority;
+	if (follows(queue, a) != follows(queue, b))
+		return follows(queue, a);
+	return a->info.job < b->info.job;
+}
+
+static struct job *next_job(struct queue *queue, bool background)
 {
 	struct job *next = NULL;
 
 	for (struct job *job = queue->first; job != NULL; job = job->next) {
 		struct device *device;
 
-		if (job->over || job->ending || !job->stored || (next != NULL && !before(job, next)))
+		if (job->over || job->ending || !job->stored || job == queue->running ||
+		        is_background(job) != background || (next != NULL && !before(queue, job, next)))
 			continue;
 		device = devices_find(queue->devices, job->info.device, NULL);
 		if (device == NULL ? devices_probing(queue->devices) : device->state == DEVICE_PROBING)
@@ -475,16 +515,71 @@ static struct job *next_job(struct queue *queue)
 	return next;
 }
 
+static void make_way(struct queue *queue)
+{
+	uint64_t job = queue->running->info.job; /* before it runs no more */
+
+	if (queue->running->ending || queue->interrupted)
+		return;
+	queue->interrupted = true;
+	sweep_cancel(&queue->sweep);
+	log_line(queue->log, LOG_LEVEL_INFO, "sweep makes way job=%" PRIu64 "%s", job,
+	        queue->disturbed ? ": something else uses the device" : "");
+}
+
+bool queue_is_busy(struct queue *queue)
+{
+	return queue->running != NULL || queue->stopping || queue->paused || next_job(queue, false) != NULL;
+}
+
+const struct ft_job *queue_background(struct queue *queue)
+{
+	struct job *job = next_job(queue, true);
+
+	return job != NULL ? &job->info : NULL;
+}
+
+void queue_let(struct queue *queue)
+{
+	queue->let = true;
+	pump(queue);
+	queue->let = false;
+}
+
+void queue_hold(struct queue *queue, bool hold)
+{
+	queue->held = hold;
+	if (!hold)
+		pump(queue);
+}
+
 static void pump(struct queue *queue)
 {
 	struct job *job;
 
-	if (queue->running != NULL || queue->stopping || queue->paused)
+	if (queue->stopping || queue->paused || queue->held)
 		return;
-	job = next_job(queue);
-	if (job == NULL)
+	job = next_job(queue, false);
+	if (queue->running != NULL) {
+		if (job != NULL && is_background(queue->running))
+			make_way(queue);
 		return;
+	}
+	if (job == NULL && queue->let)
+		job = next_job(queue, true);
+	if (job == NULL) {
+		bool disturbed = queue->disturbed;
+
+		queue->disturbed = false;
+		queue->events->idle(queue->data, disturbed);
+		return;
+	}
+	queue->let = false;
 	queue->running = job;
+	if (job->keyed)
+		queue->last = job->key;
+	queue->last_owner = (uint32_t)job->info.owner;
+	queue->last_created_ns = job->info.created_at_ns;
 	set_state(job, "running");
 	job->info.started_at_ns = wall_ns();
 	log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s", job->info.job,
@@ -557,8 +652,25 @@ static uint64_t count_jobs(const struct queue *queue, uint32_t user)
 	uint64_t count = 0;
 
 	for (const struct job *job = queue->first; job != NULL; job = job->next)
-		count += !job->over && job->info.owner == user;
+		count += !job->over && !is_background(job) && job->info.owner == user;
 	return count;
+}
+
+/* Someone by hand wants what is queued already. What was to try only a part tries all then. */
+static void join(struct queue *queue, struct job *job, const struct queue_ask *ask)
+{
+	bool was_background = is_background(job);
+
+	if (was_background || ask->priority > job->info.priority)
+		job->info.priority = ask->priority;
+	if (was_background)
+		job->info.owner = ask->user;
+	job->info.cause[0] = '\0';
+	if (!job->info.few && (!job->info.check || ask->check))
+		return;
+	job->info.few = job->info.check = false;
+	if (job == queue->running)
+		make_way(queue);
 }
 
 void queue_add(struct queue *queue, const struct subject *subject, const struct queue_ask *ask,
@@ -597,13 +709,17 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 		job->info.created_at_ns = wall_ns();
 		job->info.priority = ask->priority;
 		job->info.force = ask->force;
+		job->info.check = ask->check;
+		job->info.few = ask->few;
+		(void)snprintf(
+		        job->info.cause, sizeof(job->info.cause), "%s", ask->cause != NULL ? ask->cause : "");
 		job->info.budget_ns = ask->budget_ns;
 		job->key = subject->key;
 		job->keyed = true;
 		set_state(job, "queued");
 		append(queue, job);
-	} else if (ask->priority > job->info.priority) {
-		job->info.priority = ask->priority;
+	} else if (ask->cause == NULL) {
+		join(queue, job, ask);
 	}
 	if (arrival == NULL)
 		goto memory;

@@ -7,7 +7,11 @@
 
 #include "daemon/sweep.h"
 
-enum { QUEUE_ACTIVE_MAX = 4096, QUEUE_ENDED_KEPT = 256 };
+enum {
+	QUEUE_ACTIVE_MAX = 4096,
+	QUEUE_ENDED_KEPT = 256,
+	QUEUE_BACKGROUND = -1000, /* the priority of background work: below all that is asked for by hand */
+};
 
 struct job;
 struct pause;
@@ -18,6 +22,11 @@ typedef void (*queue_done)(void *data, const struct ft_job *job, const struct ft
 struct queue_events {
 	void (*event)(
 	        void *data, const struct ft_event *event); /* progress of any job, for those who watch */
+	/* Nothing that was asked for by hand is left to be started, and nothing runs. `disturbed`: a background
+	 * sweep has just made way for someone else on its device. */
+	void (*idle)(void *data, bool disturbed);
+	/* A sweep has ended and its job is stored; `busy`: it was disturbed. */
+	void (*swept)(void *data, const struct subject *subject, const struct ft_job *job, bool busy);
 };
 
 struct queue {
@@ -32,13 +41,20 @@ struct queue {
 	struct job *first; /* all jobs, by id */
 	uint32_t active;
 	uint32_t ended;
-	uint64_t restarts; /* of runners, for the figures */
+	uint64_t restarts;     /* of runners, for the figures */
+	bool let;              /* one background job may start */
+	bool held;             /* nothing may start: a runner is being asked something else */
+	bool interrupted;      /* the running sweep was told to make way: its job waits again */
+	bool disturbed;        /* by whatever else uses the device */
+	struct store_key last; /* of the sweep before, for those of the same kind to follow it */
+	uint32_t last_owner;
+	uint64_t last_created_ns;
 	bool paused;
-	bool interrupted;     /* the running sweep was told to stop by a pause: its job waits again */
 	struct pause *pauses; /* who waits until nothing runs */
 	uv_timer_t retry;     /* of a final commit that the store refused */
 	struct trials *retry_trials;
 	struct subject retry_subject;
+	uint64_t retry_space;
 	bool retry_waits;
 	bool stopping;
 };
@@ -53,6 +69,9 @@ void queue_free(struct queue *queue);
 
 struct queue_ask {
 	bool force;
+	bool check;        /* only whether the stored winner still holds */
+	bool few;          /* only those that were best before */
+	const char *cause; /* of background work, a word; NULL: it was asked for by hand */
 	int64_t priority;
 	uint64_t budget_ns;
 	uint32_t user;
@@ -79,6 +98,17 @@ void queue_pause(struct queue *queue, bool pause,
 /* Writes one job, or all (job 0), as a list. */
 int queue_write(const struct queue *queue, uint64_t job, struct ft_writer *writer, struct ft_error *error);
 uint32_t queue_waiting(const struct queue *queue);
+
+/* ---- background work: jobs with a cause, which run only when let, one at a time, and make way ---- */
+
+/* Whether anything runs, or anything asked for by hand could. */
+bool queue_is_busy(struct queue *queue);
+/* The background job that would be next; NULL if none waits. */
+const struct ft_job *queue_background(struct queue *queue);
+/* Lets that one start. */
+void queue_let(struct queue *queue);
+/* Keeps jobs from being started for a moment; its end starts what waits. */
+void queue_hold(struct queue *queue, bool hold);
 
 /* Hooks for what the devices tell. */
 void queue_settled(struct queue *queue, struct runner_slot *slot);

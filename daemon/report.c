@@ -153,6 +153,8 @@ void method_status(struct requests *requests, struct session *session, const str
 	        .jobs_running = requests->queue->running != NULL ? 1 : 0,
 	        .runner_restarts = requests->queue->restarts,
 	        .paused = requests->queue->paused,
+	        .background_waiting = requests->background->count,
+	        .background_dropped = requests->background->dropped,
 	};
 	struct store_facts facts;
 	struct ft_writer lookups;
@@ -170,6 +172,8 @@ void method_status(struct requests *requests, struct session *session, const str
 	reply.answers = facts.answers;
 	reply.damaged = facts.damaged;
 	memcpy(reply.degraded, facts.degraded, sizeof(reply.degraded));
+	(void)snprintf(
+	        reply.background, sizeof(reply.background), "%s", background_state(requests->background));
 	access_explain(requests->access, reply.access, sizeof(reply.access));
 	ft_write_map(&lookups, LOOKUP_SOURCES + 1);
 	for (int source = 0; source < LOOKUP_SOURCES; source++) {

@@ -121,6 +121,18 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 	return 0;
 }
 
+/* What is stale comes back by itself; it is only told how much it is wanted. */
+static void count_miss(struct requests *requests, const struct ft_lookup_request *request)
+{
+	uint64_t asked =
+	        misses_count(&requests->misses, &requests->subject, request->repeats, requests_clock_ns());
+
+	if (strncmp(requests->answer.reason, "stale", 5) == 0)
+		background_want(requests->background, &requests->subject, BACKGROUND_UPGRADE, asked);
+	else if (request->tune_on_miss)
+		background_want(requests->background, &requests->subject, BACKGROUND_MISS, asked);
+}
+
 static void method_lookup(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
@@ -137,7 +149,7 @@ static void method_lookup(
 	requests->lookups[source]++;
 	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
 	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && requests->subject.key.device != 0)
-		misses_count(&requests->misses, &requests->subject, request.repeats, requests_clock_ns());
+		count_miss(requests, &request);
 	session_reply(session, envelope->id, &ft_answer_message, &requests->answer);
 }
 
@@ -255,12 +267,13 @@ static void method_tune(
 	}
 	ask = (struct queue_ask){
 	        .force = request.force,
+	        .check = request.check && !request.force,
 	        .priority = request.priority,
 	        .budget_ns = request.budget_ns,
 	        .user = session->user,
 	        .most = session->level == ACCESS_ADMIN ? 0 : requests->options->jobs_per_user,
 	};
-	if (request.force || !answer_tuned(requests, pending))
+	if (request.force || request.check || !answer_tuned(requests, pending))
 		queue_add(requests->queue, &requests->subject, &ask, tune_arrived, pending);
 	return;
 fail:
@@ -576,7 +589,7 @@ void requests_session_closed(struct requests *requests, struct session *session)
 
 int requests_init(struct requests *requests, const struct log *log, const struct options *options,
         const struct access *access, struct store *store, struct devices *devices, struct queue *queue,
-        struct server *server, struct board *board, struct ft_error *error)
+        struct background *background, struct server *server, struct board *board, struct ft_error *error)
 {
 	*requests = (struct requests){
 	        .log = log,
@@ -587,6 +600,7 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 	        .queue = queue,
 	        .server = server,
 	        .board = board,
+	        .background = background,
 	        .started_ns = requests_clock_ns(),
 	};
 	return misses_init(&requests->misses, error);

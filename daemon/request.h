@@ -3,6 +3,7 @@
 #define FLYTUNE_DAEMON_REQUEST_H
 
 #include "daemon/access.h"
+#include "daemon/background.h"
 #include "daemon/board.h"
 #include "daemon/lookup.h"
 #include "daemon/miss.h"
@@ -27,6 +28,7 @@ struct requests {
 	uint64_t denied;  /* requests of users who may not */
 	struct log_limit denials;
 	struct misses misses;
+	struct background *background;
 	struct parked *parked;
 	unsigned parked_count;
 	struct ft_answer answer; /* of the lookup being answered: large, so not on the stack of each */
@@ -35,7 +37,7 @@ struct requests {
 
 int requests_init(struct requests *requests, const struct log *log, const struct options *options,
         const struct access *access, struct store *store, struct devices *devices, struct queue *queue,
-        struct server *server, struct board *board, struct ft_error *error);
+        struct background *background, struct server *server, struct board *board, struct ft_error *error);
 void requests_free(struct requests *requests);
 void requests_message(struct requests *requests, struct session *session, const struct ft_envelope *envelope);
 /* The end of what one read brought: lets go of the store's read transaction. */

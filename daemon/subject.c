@@ -55,6 +55,14 @@ bool subject_takes(const struct subject *subject, struct ft_config *config, stru
 	return true;
 }
 
+static void add_config(XXH3_state_t *state, const struct ft_config *config)
+{
+	char text[FT_CONFIG_TEXT_SIZE];
+
+	(void)ft_config_format(config, ' ', text, sizeof(text));
+	(void)XXH3_64bits_update(state, text, strlen(text) + 1);
+}
+
 uint64_t subject_space_hash(const struct subject *subject)
 {
 	struct ft_space *space;
@@ -70,16 +78,30 @@ uint64_t subject_space_hash(const struct subject *subject)
 	                0) {
 		(void)XXH3_64bits_reset(state);
 		for (uint32_t i = 0; i < space->count; i++) {
-			char text[FT_CONFIG_TEXT_SIZE];
-
-			if (space->pruned[i][0] != '\0')
-				continue;
-			(void)ft_config_format(&space->config[i], ' ', text, sizeof(text));
-			(void)XXH3_64bits_update(state, text, strlen(text) + 1);
+			if (space->pruned[i][0] == '\0')
+				add_config(state, &space->config[i]);
 		}
 		hash = XXH3_64bits_digest(state);
 	}
 	(void)XXH3_freeState(state);
 	free(space);
+	return hash;
+}
+
+uint64_t subject_members_hash(const struct subject *subject, const struct ft_config *config,
+        const char (*pruned)[FT_REASON_SIZE], uint32_t count)
+{
+	XXH3_state_t *state = subject->kernel->built_in != NULL ? XXH3_createState() : NULL;
+	uint64_t hash = 0;
+
+	if (state == NULL)
+		return 0;
+	(void)XXH3_64bits_reset(state);
+	for (uint32_t i = 0; i < count; i++) {
+		if (pruned[i][0] == '\0')
+			add_config(state, &config[i]);
+	}
+	hash = XXH3_64bits_digest(state);
+	(void)XXH3_freeState(state);
 	return hash;
 }

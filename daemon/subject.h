@@ -21,5 +21,8 @@ int subject_standard(const struct subject *subject, struct ft_config *config, st
 bool subject_takes(const struct subject *subject, struct ft_config *config, struct ft_error *error);
 /* Hash of the configs that a search of this problem would try today; 0 if only its runner knows. */
 uint64_t subject_space_hash(const struct subject *subject);
+/* The same of configs at hand; those that are pruned do not count. */
+uint64_t subject_members_hash(const struct subject *subject, const struct ft_config *config,
+        const char (*pruned)[FT_REASON_SIZE], uint32_t count);
 
 #endif

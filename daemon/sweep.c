@@ -8,7 +8,17 @@
 #include <sys/random.h>
 #include <time.h>
 
-enum { UNBLAMED_MAX = 2 };
+enum {
+	UNBLAMED_MAX = 2,
+	FEW_MAX = 4,          /* of the old best that an upgrade tries first */
+	DISTURBED_LEAST = 20, /* samples, before their share says anything */
+};
+
+/* A check finds a default that takes so much longer than it did to be another. */
+static const double check_slower = 0.1;
+
+/* A hash that no space has: the winner was chosen from a part of it. */
+static const uint64_t space_in_part = 1;
 
 /* No launch takes so long; a sample above is nonsense. */
 static const uint64_t sample_max_ps = 100ULL * 1000000000000ULL;
@@ -159,11 +169,14 @@ static void maybe_end(struct sweep *sweep)
 	send_notes(sweep, &sweep->waiting);
 	free(sweep->standing);
 	sweep->standing = NULL;
+	free(sweep->picked);
+	sweep->picked = NULL;
 	sweep->trials = NULL;
 	sweep->phase = SWEEP_OFF;
 	sweep->job = NULL;
 	sweep->dirty = false;
-	if (trials != NULL && (sweep->outcome == SWEEP_FAILED || sweep->outcome == SWEEP_MOVED)) {
+	if (trials != NULL && sweep->outcome != SWEEP_DECIDED &&
+	        (sweep->outcome != SWEEP_CANCELLED || sweep->check)) {
 		trials_free(trials);
 		trials = NULL;
 	}
@@ -204,6 +217,11 @@ static void store_trials(struct sweep *sweep)
 	struct store_batch *batch;
 
 	sweep->dirty = true;
+	if (sweep->check) { /* what it measures is not kept: there is nothing to wait for */
+		sweep->dirty = false;
+		send_notes(sweep, &sweep->waiting);
+		return;
+	}
 	if (sweep->storing)
 		return;
 	batch = store_batch_new(sweep->store);
@@ -344,6 +362,83 @@ static struct trials *merge(const struct subject *subject, struct trials *known,
 	return trials;
 }
 
+/* ---- a part of the space ---- */
+
+/* Picks the winner, what it was tied with, and the default, at most so many, by the trials that it won. */
+static void pick_best(struct sweep *sweep, const struct store_answer *known, const struct trials *old)
+{
+	struct ft_standing standing[FT_SPACE_MAX];
+	struct ft_decision decision;
+	struct trials *trials = sweep->trials;
+	uint32_t members = old->count < FT_SPACE_MAX ? old->count : FT_SPACE_MAX;
+	uint32_t left = FEW_MAX;
+	int32_t index = trials_find(trials, &known->winner.config);
+
+	sweep->picked[trials->standard] = true;
+	left--;
+	if (index >= 0 && (uint32_t)index < sweep->members && !sweep->picked[index]) {
+		sweep->picked[index] = true;
+		left--;
+	}
+	trials_decide(old, members, sweep->options->band_ppm, true, false, standing, &decision);
+	for (uint32_t i = 0; i < members && left > 0; i++) {
+		if (!standing[i].tied || old->trial[i].sample_ps == NULL)
+			continue;
+		index = trials_find(trials, &old->trial[i].config);
+		if (index < 0 || (uint32_t)index >= sweep->members || sweep->picked[index])
+			continue;
+		sweep->picked[index] = true;
+		left--;
+	}
+}
+
+/* Chooses the members that a check or the first pass after an upgrade tries. Where nothing is known that they
+ * could be chosen by, it is a whole sweep. */
+static void pick(struct sweep *sweep)
+{
+	struct store_answer known;
+	struct trials *old = NULL;
+	int32_t index;
+	bool found = false;
+
+	sweep->picked = calloc(sweep->members, sizeof(*sweep->picked));
+	if (sweep->picked == NULL || store_begin(sweep->store, NULL) != 0)
+		goto whole;
+	if (store_get_answer(sweep->store, &sweep->subject.key, &known, NULL) == 1 && known.winner.set &&
+	        ft_problem_equal(&known.problem, &sweep->subject.problem)) {
+		if (sweep->few)
+			(void)store_get_trials(
+			        sweep->store, &sweep->subject.key, known.winner.identity, &old, NULL);
+		found = true;
+	}
+	store_end(sweep->store);
+	index = found ? trials_find(sweep->trials, &known.winner.config) : -1;
+	if (index < 0 || (uint32_t)index >= sweep->members ||
+	        sweep->trials->trial[index].status != TRIAL_WAITING)
+		goto whole;
+	if (sweep->check && known.winner.identity == sweep->subject.kernel->identity) {
+		sweep->held = known.winner;
+		sweep->picked[index] = true;
+		sweep->picked[sweep->trials->standard] = true;
+	} else if (sweep->few && old != NULL) {
+		pick_best(sweep, &known, old);
+	} else {
+		goto whole;
+	}
+	trials_free(old);
+	return;
+whole:
+	trials_free(old);
+	free(sweep->picked);
+	sweep->picked = NULL;
+	sweep->check = sweep->few = false;
+}
+
+static bool is_tried(const struct sweep *sweep, uint32_t index)
+{
+	return sweep->picked == NULL || sweep->picked[index];
+}
+
 static bool complete(const struct trials *trials, uint32_t members)
 {
 	if (trials->winner < 0)
@@ -390,6 +485,9 @@ static void write_members(const struct sweep *sweep, struct ft_writer *writer, s
 		if (trial->status != TRIAL_WAITING)
 			(void)snprintf(member->status, sizeof(member->status), "%s",
 			        trial_status_word(trial->status));
+		else if (!is_tried(sweep, i))
+			(void)snprintf(member->status, sizeof(member->status), "%s",
+			        trial_status_word(TRIAL_PRUNED));
 		(void)snprintf(member->code, sizeof(member->code), "%s", trial->code);
 		member->same_as = trial->status == TRIAL_SAME_CODE ? trial->same_as : 0;
 		member->verified = trial->verified;
@@ -441,6 +539,7 @@ static void ask_sweep(struct sweep *sweep)
 	sweep->busy = -1;
 	sweep->busy_stage = STAGE_START;
 	sweep->began_ns = monotonic_ns();
+	sweep->samples = sweep->disturbed = 0;
 	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
 	        sweep_replied, sweep);
 out:
@@ -496,10 +595,17 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 		return;
 	}
 	sweep->trials->seed &= INT64_MAX; /* so that every language can hold it */
-	if (sweep->force)
+	free(sweep->picked);
+	sweep->picked = NULL;
+	if (sweep->check || sweep->few)
+		pick(sweep);
+	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))
 		forget_times(sweep->trials);
 	sweep->force = false;
-	if (complete(sweep->trials, count)) {
+	sweep->checking = sweep->check;
+	sweep->space_hash =
+	        sweep->few ? space_in_part : subject_members_hash(&sweep->subject, config, pruned, count);
+	if (!sweep->check && complete(sweep->trials, count)) {
 		/* Decided before: an answer was lost, forgotten, or came back with its compiler. */
 		end(sweep, SWEEP_DECIDED, NULL);
 		return;
@@ -572,6 +678,58 @@ static void ask_space(struct sweep *sweep)
 
 /* ---- the end of a runner's sweep ---- */
 
+/* The winner that is stored against the default alone. */
+static void conclude_check(struct sweep *sweep, const struct ft_decision *decision)
+{
+	struct trials *trials = sweep->trials;
+	int32_t index = trials_find(trials, &sweep->held.config);
+	const struct ft_standing *now = &sweep->standing[index];
+	double change =
+	        sweep->held.time_ps > 0 ? (double)now->median_ps / (double)sweep->held.time_ps - 1 : 0;
+	bool alone = (uint32_t)index == trials->standard;
+	struct ft_error why;
+
+	if (decision->verdict == FT_VERDICT_WINNER &&
+	        (alone ? change < check_slower : decision->winner == (size_t)index || now->tied)) {
+		(void)ft_fail(&why, FT_E_RUNNER,
+		        alone ? "the winner holds: it is the default, and takes %+.1f %% of its old time more"
+		              : "the winner holds against the default; it takes %+.1f %% of its old time "
+		                "more",
+		        change * 100);
+		end(sweep, SWEEP_HELD, &why);
+		return;
+	}
+	log_line(sweep->log, LOG_LEVEL_INFO, "winner no longer holds job=%" PRIu64 " change=%+.1f%%",
+	        sweep->job->job, change * 100);
+	stop_clock(sweep);
+	trials_free(sweep->trials);
+	sweep->trials = NULL;
+	sweep->check = sweep->checking = false;
+	sweep->force = true;
+	(void)note_event(sweep, "stage");
+	send_notes(sweep, &sweep->waiting);
+	ask_space(sweep);
+}
+
+/* A result that was measured beside someone else's work is to be told from others. */
+static void note_disturbance(struct sweep *sweep)
+{
+	struct trials *trials = sweep->trials;
+	size_t length = strlen(trials->reason);
+
+	trials->busy = sweep->samples >= DISTURBED_LEAST && sweep->disturbed * 4 >= sweep->samples;
+	if (trials->busy && length < sizeof(trials->reason))
+		(void)snprintf(trials->reason + length, sizeof(trials->reason) - length,
+		        "; measured while something else used the device (%.0f %% of samples)",
+		        100.0 * (double)sweep->disturbed / (double)sweep->samples);
+}
+
+bool sweep_is_disturbed(const struct sweep *sweep)
+{
+	return sweep->phase == SWEEP_RUNS && sweep->samples >= DISTURBED_LEAST &&
+	        sweep->disturbed * 2 >= sweep->samples;
+}
+
 static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 {
 	struct trials *trials = sweep->trials;
@@ -583,6 +741,10 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 		trials_decide(trials, sweep->members, sweep->options->band_ppm, true, true, sweep->standing,
 		        &decision);
 	(void)snprintf(trials->method, sizeof(trials->method), "%s", reply->method);
+	if (sweep->check) {
+		conclude_check(sweep, &decision);
+		return;
+	}
 	if (decision.verdict != FT_VERDICT_WINNER) {
 		end_failed(sweep, "no config can win: %s", decision.reason);
 		return;
@@ -590,12 +752,14 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 	trials->winner = (int32_t)decision.winner;
 	trials->conclusive = decision.conclusive;
 	(void)snprintf(trials->reason, sizeof(trials->reason), "%s", decision.reason);
+	note_disturbance(sweep);
 	if (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner)
 		log_line(sweep->log, LOG_LEVEL_WARNING,
 		        "the runner chose otherwise job=%" PRIu64 " runner=%s:%" PRIu64 " daemon=%zu",
 		        sweep->job->job, reply->outcome, reply->winner, decision.winner);
 	for (uint32_t i = 0; i < sweep->members; i++) {
-		if (trials->trial[i].status == TRIAL_WAITING && !trials->trial[i].dropped)
+		if (trials->trial[i].status == TRIAL_WAITING && !trials->trial[i].dropped &&
+		        is_tried(sweep, i))
 			note_trial(sweep, i);
 	}
 	end(sweep, SWEEP_DECIDED, NULL);
@@ -730,6 +894,8 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		samples[trials->rounds] = sample[i];
 	}
 	trials->rounds++;
+	sweep->samples += count;
+	sweep->disturbed += event->disturbed < count ? event->disturbed : count;
 	sweep->busy = -1;
 	sweep->job->rounds = trials->rounds;
 	drop_worse(sweep);
@@ -854,6 +1020,9 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 
 	sweep->job = job;
 	sweep->force = job->force;
+	sweep->check = job->check;
+	sweep->few = job->few;
+	sweep->checking = false;
 	sweep->cancelled = false;
 	sweep->unblamed = 0;
 	sweep->busy = -1;
@@ -952,6 +1121,8 @@ void sweep_abandon(struct sweep *sweep)
 	sweep->trials = NULL;
 	free(sweep->standing);
 	sweep->standing = NULL;
+	free(sweep->picked);
+	sweep->picked = NULL;
 	free_notes(&sweep->waiting);
 	if (!sweep->storing)
 		free_notes(&sweep->storing_notes);

@@ -14,6 +14,7 @@ enum sweep_outcome {
 	SWEEP_FAILED,
 	SWEEP_CANCELLED,
 	SWEEP_MOVED, /* the device's identity changed under it: to be queued again */
+	SWEEP_HELD,  /* a check found that the stored winner still holds: nothing new is to be kept */
 };
 
 struct sweep_events {
@@ -48,7 +49,14 @@ struct sweep {
 	struct ft_standing *standing;
 	int64_t busy; /* the trial that the runner began last, -1 if none */
 	enum options_stage busy_stage;
-	bool force; /* not yet applied */
+	bool force;    /* not yet applied */
+	bool check;    /* only the stored winner and the default are timed, and nothing is stored */
+	bool checking; /* its times are in memory, and go on after a runner failed */
+	bool few;      /* only those that were best before are tried */
+	bool *picked;  /* with check and few: the members that are tried */
+	struct store_winner held;    /* what a check is about */
+	uint64_t space_hash;         /* of the members that are tried; 0 for a kernel that is not built in */
+	uint64_t samples, disturbed; /* of this start */
 	bool cancelled;
 	unsigned unblamed; /* runner failures in a row that no config can be blamed for */
 	uint64_t began_ns; /* monotonic, of this start of the runner's sweep; 0: not running */
@@ -69,6 +77,8 @@ void sweep_start(struct sweep *sweep, struct ft_job *job);
 void sweep_cancel(struct sweep *sweep);
 /* Drops everything at once without calling back: the daemon is stopping. Stored trials stay. */
 void sweep_abandon(struct sweep *sweep);
+/* Whether something else uses the device so much that a background sweep should make way. */
+bool sweep_is_disturbed(const struct sweep *sweep);
 
 /* What the devices tell; ignored unless it is about this sweep's runner. */
 void sweep_settled(struct sweep *sweep, struct runner_slot *slot);

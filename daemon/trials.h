@@ -37,6 +37,7 @@ struct trials {
 	uint32_t standard; /* index of the default */
 	int32_t winner;    /* -1: none decided */
 	bool conclusive;
+	bool busy;         /* something else used the device; not kept with the trials */
 	uint64_t sweep_ns; /* time spent sweeping, over all starts */
 	char method[FT_REASON_SIZE];
 	char reason[FT_REASON_SIZE]; /* of the decision */

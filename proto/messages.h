@@ -72,6 +72,7 @@ FT_DECLARE_MESSAGE(answer, FT_ANSWER)
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                           \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                               \
 	F(BOOL, force, 0, FT_OPTIONAL)   /* sweep again although there is a winner */ \
+	F(BOOL, check, 0, FT_OPTIONAL)   /* time the winner beside the default, and sweep again if it no longer holds */ \
 	F(INT, priority, 0, FT_OPTIONAL) /* -100 to 100, higher first */              \
 	F(UINT, budget_ns, 0, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(tune_request, FT_TUNE_REQUEST)
@@ -95,6 +96,9 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 	F(TEXT, stage, 16, FT_OPTIONAL) /* while running: start, build, verify, measure, confirm */ \
 	F(INT, priority, 0, FT_OPTIONAL)                                                            \
 	F(BOOL, force, 0, FT_OPTIONAL)                                                              \
+	F(BOOL, check, 0, FT_OPTIONAL)                                                              \
+	F(TEXT, cause, 16, FT_OPTIONAL) /* of background work: miss, upgrade, grown, busy */        \
+	F(BOOL, few, 0, FT_OPTIONAL)    /* only those that were best before are tried */            \
 	F(UINT, budget_ns, 0, FT_OPTIONAL)                                                          \
 	F(UINT, owner, 0, FT_OPTIONAL) /* user id */                                                \
 	F(UINT, created_at_ns, 0, FT_OPTIONAL)                                                      \
@@ -256,6 +260,9 @@ FT_DECLARE_MESSAGE(devices_reply, FT_DEVICES_REPLY)
 	F(UINT, runner_restarts, 0, FT_REQUIRED)                                         \
 	F(TEXT, degraded, FT_REASON_SIZE, FT_OPTIONAL) /* what does not work, and why */ \
 	F(TEXT, access, FT_REASON_SIZE, FT_OPTIONAL)   /* who may do what, in words */   \
+	F(UINT, background_waiting, 0, FT_OPTIONAL)    /* problems to be swept in the background */ \
+	F(UINT, background_dropped, 0, FT_OPTIONAL)    /* such that had no room, since the start */ \
+	F(TEXT, background, 64, FT_OPTIONAL)           /* what that work is doing */     \
 	F(RAW, devices, 0, FT_REQUIRED)                /* device_state */
 FT_DECLARE_MESSAGE(status_reply, FT_STATUS_REPLY)
 
@@ -463,6 +470,14 @@ FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
 	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */
 FT_DECLARE_MESSAGE(sweep_reply, FT_SWEEP_REPLY)
 
+#define FT_LOAD_REQUEST(F) F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)
+FT_DECLARE_MESSAGE(load_request, FT_LOAD_REQUEST)
+
+#define FT_LOAD_REPLY(F)                                                                  \
+	F(BOOL, known, 0, FT_OPTIONAL)   /* false: the system has no figure for this device */ \
+	F(UINT, percent, 0, FT_OPTIONAL) /* of it that others use, 0 to 100 */
+FT_DECLARE_MESSAGE(load_reply, FT_LOAD_REPLY)
+
 #define FT_CANCEL_NOTICE(F) F(UINT, job, 0, FT_REQUIRED)
 FT_DECLARE_MESSAGE(cancel_notice, FT_CANCEL_NOTICE)
 
@@ -482,6 +497,7 @@ FT_DECLARE_MESSAGE(cancel_notice, FT_CANCEL_NOTICE)
 	F(TEXT, status, 16, FT_OPTIONAL)         /* out: wrong, failed or pruned */                         \
 	F(UINT, round, 0, FT_OPTIONAL)           /* round, dropped */                                       \
 	F(RAW, samples, 0, FT_OPTIONAL)          /* round: [index, picoseconds] a config measured in it */  \
+	F(UINT, disturbed, 0, FT_OPTIONAL)       /* round: samples that something else on the device disturbed */ \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(runner_event, FT_RUNNER_EVENT)
 

@@ -40,6 +40,7 @@ extern const struct command command_lookup;
 extern const struct command command_tune;
 extern const struct command command_trials;
 extern const struct command command_explain;
+extern const struct command command_check;
 extern const struct command command_misses;
 extern const struct command command_pin;
 extern const struct command command_unpin;

@@ -16,6 +16,7 @@ static const struct command *const commands[] = {
         &command_tune,
         &command_trials,
         &command_explain,
+        &command_check,
         &command_code,
         &command_jobs,
         &command_cancel,

@@ -44,7 +44,7 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	snprintf(token, sizeof token, "%s:%" PRIu64, status->store, status->generation);
 	return json_print(json_pack(
 	        "{s:s, s:I, s:I, s:f, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:b, "
-	        "s:I, s:o, s:s, s:s, s:o}",
+	        "s:I, s:o, s:s, s:s, s:{s:s, s:I, s:I}, s:o}",
 	        "server", status->server, "protocol", (json_int_t)status->protocol, "pid",
 	        (json_int_t)status->pid, "uptime_s", (double)status->uptime_ns / 1e9, "store", status->store,
 	        "generation", (json_int_t)status->generation, "token", token, "state_dir", status->state_dir,
@@ -53,7 +53,9 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	        (json_int_t)status->damaged, "sessions", (json_int_t)status->sessions, "jobs", "queued",
 	        (json_int_t)status->jobs_queued, "running", (json_int_t)status->jobs_running, "paused",
 	        status->paused, "runner_restarts", (json_int_t)status->runner_restarts, "lookups", lookups,
-	        "degraded", status->degraded, "access", status->access, "devices", json_devices(devices)));
+	        "degraded", status->degraded, "access", status->access, "background", "state",
+	        status->background, "waiting", (json_int_t)status->background_waiting, "dropped",
+	        (json_int_t)status->background_dropped, "devices", json_devices(devices)));
 }
 
 static void print_status(const struct flytune_status *status, const flytune_device_list *devices)
@@ -76,6 +78,12 @@ static void print_status(const struct flytune_status *status, const flytune_devi
 	table_fact(&table, "generation", "%s:%" PRIu64, status->store, status->generation);
 	table_fact(&table, "jobs", "%" PRIu64 " running, %" PRIu64 " queued%s", status->jobs_running,
 	        status->jobs_queued, status->paused ? ", paused" : "");
+	if (status->background_waiting > 0 || status->background_dropped > 0)
+		table_fact(&table, "background",
+		        "%" PRIu64 " problem%s waiting, %" PRIu64 " dropped for want of room; %s",
+		        status->background_waiting, status->background_waiting == 1 ? "" : "s",
+		        status->background_dropped,
+		        status->background[0] != '\0' ? status->background : "idle");
 	table_fact(&table, "lookups",
 	        "%" PRIu64 " pinned, %" PRIu64 " tuned, %" PRIu64 " imported, %" PRIu64 " nearest, %" PRIu64
 	        " default",

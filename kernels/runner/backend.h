@@ -60,6 +60,10 @@ struct ft_backend {
 	/* Hash of a kernel's device source as compiled. */
 	void (*source)(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE]);
 
+	/* How much of a device others use now, in percent, without disturbing it. False where the system has no
+	 * figure. May take a tenth of a second. NULL: never known. */
+	bool (*load)(struct ft_backend *self, size_t device, unsigned *percent);
+
 	/* One sweep at a time. Buffers, the float64 reference, random inputs from the seed. */
 	int (*prepare)(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);
 	int (*build_start)(struct ft_backend *self, size_t index, struct ft_error *error);
@@ -76,6 +80,7 @@ struct ft_backend {
 	 * FT_BACKEND_LOST. */
 	int (*measure)(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
 	void (*finish)(struct ft_backend *self);
+	uint64_t disturbed;          /* samples so far that something else on the device disturbed */
 	char method[FT_REASON_SIZE]; /* how it measures this sweep, for the report; set by warm */
 };
 

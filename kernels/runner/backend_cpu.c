@@ -1,3 +1,4 @@
+#include "kernels/runner/load.h"
 #include "kernels/runner/backend_cpu.h"
 
 #include <errno.h>
@@ -999,6 +1000,7 @@ static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sampl
 	uint64_t took = calm_count > 0 ? median(calm, calm_count) : median(rough, rough_count);
 	cpu->samples++;
 	cpu->disturbed += calm_count < batch.windows;
+	cpu->backend.disturbed += calm_count < batch.windows;
 	say_method(cpu);
 	*sample_ps = took * 1000 / batch.launches;
 	if (*sample_ps == 0)
@@ -1007,6 +1009,13 @@ static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sampl
 }
 
 /* ---- life ---- */
+
+static bool cpu_load(struct ft_backend *backend, size_t device, unsigned *percent)
+{
+	(void)backend;
+	(void)device;
+	return ft_load_cpu(percent);
+}
 
 struct ft_backend *ft_backend_cpu_new(void)
 {
@@ -1024,6 +1033,7 @@ struct ft_backend *ft_backend_cpu_new(void)
 	        .verify = cpu_verify,
 	        .warm = cpu_warm,
 	        .measure = cpu_measure,
+	        .load = cpu_load,
 	        .finish = cpu_finish,
 	};
 	return &cpu->backend;

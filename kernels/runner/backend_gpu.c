@@ -1,3 +1,4 @@
+#include "kernels/runner/load.h"
 #include "kernels/runner/backend_gpu.h"
 
 #include <inttypes.h>
@@ -1196,6 +1197,13 @@ const struct gpu_code *gpu_member_code(const struct ft_backend *backend, size_t 
 	return &((const struct gpu *)(const void *)backend)->member[index].code;
 }
 
+static bool load(struct ft_backend *self, size_t device, unsigned *percent)
+{
+	const char *pci = self->device[device].shown.pci;
+
+	return strcmp(self->kind, "cuda") == 0 ? ft_load_nvidia(pci, percent) : ft_load_amd(pci, percent);
+}
+
 struct ft_backend *gpu_backend_new(void)
 {
 	struct gpu *gpu = calloc(1, sizeof *gpu);
@@ -1213,6 +1221,7 @@ struct ft_backend *gpu_backend_new(void)
 	        .verify = verify,
 	        .warm = warm,
 	        .measure = measure,
+	        .load = load,
 	        .finish = finish};
 	return &gpu->base;
 }

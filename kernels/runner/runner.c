@@ -563,6 +563,29 @@ static void cancel(struct server *server, struct ft_view body)
 		server->cancelled = true;
 }
 
+/* ---- load ---- */
+
+static void load(struct server *server, uint64_t id, struct ft_view body)
+{
+	struct ft_backend *backend = server->backend;
+	struct ft_load_request request;
+	struct ft_load_reply answer = {0};
+	struct ft_error error;
+	unsigned percent = 0;
+
+	if (ft_decode(&ft_load_request_message, body, &request, &error) < 0) {
+		fail(server, id, &error);
+		return;
+	}
+	/* While a sweep runs its own work would be in the figure. */
+	for (size_t i = 0; i < backend->device_count && backend->load && !server->sweeping; i++) {
+		if (strcmp(backend->device[i].shown.id, request.device) == 0)
+			answer.known = backend->load(backend, i, &percent);
+	}
+	answer.percent = percent > 100 ? 100 : percent;
+	reply(server, id, &ft_load_reply_message, &answer);
+}
+
 /* ---- requests ---- */
 
 static int take(struct server *server, struct ft_view message)
@@ -587,6 +610,8 @@ static int take(struct server *server, struct ft_view message)
 		fail(server, envelope.id, &error);
 	} else if (strcmp(envelope.method, "space") == 0) {
 		space(server, envelope.id, envelope.body);
+	} else if (strcmp(envelope.method, "load") == 0) {
+		load(server, envelope.id, envelope.body);
 	} else if (strcmp(envelope.method, "sweep") == 0 && server->sweeping) {
 		ft_fail(&error, FT_E_BUSY, "a sweep is running");
 		fail(server, envelope.id, &error);

@@ -371,7 +371,8 @@ static int warm(struct run *run, struct ft_error *error)
 	return sample_the_new(run);
 }
 
-static int tell_round(struct run *run, size_t round, size_t measured, struct ft_error *error)
+static int tell_round(
+        struct run *run, size_t round, size_t measured, uint64_t disturbed, struct ft_error *error)
 {
 	struct ft_sweep *sweep = run->sweep;
 	ft_writer_reset(&run->writer);
@@ -387,6 +388,7 @@ static int tell_round(struct run *run, size_t round, size_t measured, struct ft_
 		return ft_fail(error, FT_E_MEMORY, "no memory for the samples of a round");
 	struct ft_runner_event event = make_event(run, "round", 0);
 	event.round = round;
+	event.disturbed = disturbed;
 	event.samples = (struct ft_view){run->writer.data, run->writer.length};
 	tell(run, &event);
 	return 0;
@@ -399,6 +401,7 @@ static int measure_round(struct run *run, struct ft_error *error)
 	struct ft_sweep *sweep = run->sweep;
 	size_t alive = 0;
 	size_t measured = 0;
+	uint64_t disturbed = run->backend->disturbed;
 	for (size_t i = 0; i < sweep->count; i++) {
 		run->sample[i] = 0;
 		if (is_measured(run, i))
@@ -429,7 +432,8 @@ static int measure_round(struct run *run, struct ft_error *error)
 			return ft_fail(error, FT_E_MEMORY, "no memory for samples");
 		samples[sweep->rounds] = run->sample[i];
 	}
-	if (tell_round(run, sweep->rounds, measured, error) < 0)
+	disturbed = run->backend->disturbed - disturbed;
+	if (tell_round(run, sweep->rounds, measured, disturbed, error) < 0)
 		return -1;
 	sweep->rounds++;
 	run->fresh++;

@@ -317,7 +317,9 @@ class Daemon:
         if runner is None:
             runner = program("flytune-runner-cpu")
         return [*self.prefix, *WRAP, str(FLYTUNED), "--socket", str(self.path), "--state-dir", str(self.state),
-                "--device", self.device, "--runner", f"cpu={runner}", *map(str, self.arguments)]
+                "--device", self.device, "--runner", f"cpu={runner}",
+                # Nothing by itself, unless a test is about that.
+                "--background", "off", *map(str, self.arguments)]
 
     def spawn(self, notify=None):
         env = {**os.environ, **self.env}

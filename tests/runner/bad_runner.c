@@ -22,6 +22,8 @@
 #include "proto/inbox.h"
 #include "proto/messages.h"
 
+static const char device_arch[] = "made-up";
+enum { DEVICE_UNITS = 4, DEVICE_CACHE = 1 << 20 };
 enum { RULES_MAX = 64, ARGUMENT_SIZE = 256, MESSAGE_LIMIT = 8 << 20 };
 
 struct rule {
@@ -42,6 +44,8 @@ struct script {
 	uint32_t same;  /* members from this one on have the code of the one before; 0: none */
 	long best;      /* the fastest member; -1: the last but the default */
 	long wrong;     /* a member whose output is wrong; -1: none */
+	long load;      /* percent of the device that others use; -1: not known */
+	long disturbed; /* percent of samples that they disturb */
 	uint64_t pace_ns;
 	uint64_t time_ps[FT_SPACE_MAX]; /* 0: by the formula */
 	size_t rule_count;
@@ -166,6 +170,10 @@ static void read_line(struct script *script, char *line)
 		script->best = number_or_stop(value);
 	} else if (strcmp(line, "wrong") == 0) {
 		script->wrong = number_or_stop(value);
+	} else if (strcmp(line, "load") == 0) {
+		script->load = number_or_stop(value);
+	} else if (strcmp(line, "disturbed") == 0) {
+		script->disturbed = number_or_stop(value);
 	} else if (strcmp(line, "pace_us") == 0) {
 		script->pace_ns = (uint64_t)number_or_stop(value) * 1000;
 	} else if (strcmp(line, "time") == 0) {
@@ -197,6 +205,7 @@ static void read_script(struct script *script)
 	snprintf(script->kind, sizeof script->kind, "cpu");
 	script->best = -1;
 	script->wrong = -1;
+	script->load = -1;
 	if (!script->path)
 		return;
 	file = fopen(script->path, "re");
@@ -522,11 +531,8 @@ static void answer_hello(struct runner *self, const struct ft_envelope *request)
 {
 	const struct script *script = &self->script;
 	struct ft_runner_hello_reply reply = {.protocol = FT_RUNNER_PROTOCOL_MAX, .runner = "bad_runner 1"};
-	struct ft_runner_device device = {.name = "Made-up processor",
-	        .arch = "made-up",
-	        .units = 4,
-	        .memory = 1 << 30,
-	        .cache = 1 << 20};
+	struct ft_runner_device device = {
+	        .name = "Made-up processor", .units = DEVICE_UNITS, .memory = 1 << 30, .cache = DEVICE_CACHE};
 	struct ft_writer devices, kernels, files;
 
 	note(self, "hello %ld", (long)getpid());
@@ -537,6 +543,7 @@ static void answer_hello(struct runner *self, const struct ft_envelope *request)
 	snprintf(reply.identity, sizeof reply.identity, "%s", script->identity);
 	if (lies(self, "version"))
 		reply.protocol = FT_RUNNER_PROTOCOL_MAX + 7;
+	snprintf(device.arch, sizeof device.arch, "%s", device_arch);
 	snprintf(device.id, sizeof device.id, "%s:0", script->kind);
 	snprintf(device.kind, sizeof device.kind, "%s", script->kind);
 	snprintf(device.identity, sizeof device.identity, "%s", script->device_identity);
@@ -569,6 +576,16 @@ static void fail_request(struct runner *self, const struct ft_envelope *request,
 	send_message(self);
 }
 
+/* As its hello tells them: the daemon works the space out from those. */
+static struct ft_traits traits_of(const struct script *script)
+{
+	struct ft_traits traits = {.units = DEVICE_UNITS, .cache = DEVICE_CACHE};
+
+	snprintf(traits.kind, sizeof traits.kind, "%s", script->kind);
+	snprintf(traits.arch, sizeof traits.arch, "%s", device_arch);
+	return traits;
+}
+
 static void answer_space(struct runner *self, const struct ft_envelope *request)
 {
 	struct ft_space_request asked;
@@ -585,7 +602,7 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 		fail_request(self, request, &error);
 		return;
 	}
-	ft_traits_guess(self->script.kind, &traits);
+	traits = traits_of(&self->script);
 	if (ft_kernel_rmsnorm.space(&asked.problem, &traits, &self->space, &error)) {
 		fail_request(self, request, &error);
 		return;
@@ -761,6 +778,7 @@ static void measure_round(struct runner *self)
 	if (lies(self, "round"))
 		event.round = self->rounds + 1000000;
 	event.samples = (struct ft_view){samples.data, samples.length};
+	event.disturbed = alive * (uint64_t)self->script.disturbed / 100;
 	send_event(self, &event);
 	ft_writer_free(&samples);
 	self->rounds++;
@@ -909,6 +927,18 @@ static void answer_sweep(struct runner *self, const struct ft_envelope *request)
 	send_reply(self, id, &ft_sweep_reply_message, &reply);
 }
 
+static void answer_load(struct runner *self, const struct ft_envelope *request)
+{
+	struct ft_load_reply reply = {0};
+
+	read_script(&self->script); /* what others do changes meanwhile */
+	reply.known = self->script.load >= 0;
+	reply.percent = reply.known ? (uint64_t)self->script.load : 0;
+	note(self, "load %ld", self->script.load);
+	reach(self, "load", -1);
+	send_reply(self, request->id, &ft_load_reply_message, &reply);
+}
+
 static void serve(struct runner *self)
 {
 	struct ft_envelope envelope;
@@ -923,6 +953,8 @@ static void serve(struct runner *self)
 			answer_hello(self, &envelope);
 		} else if (strcmp(envelope.method, "space") == 0) {
 			answer_space(self, &envelope);
+		} else if (strcmp(envelope.method, "load") == 0) {
+			answer_load(self, &envelope);
 		} else if (strcmp(envelope.method, "sweep") == 0) {
 			answer_sweep(self, &envelope);
 		} else {

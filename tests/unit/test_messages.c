@@ -36,6 +36,8 @@ static const struct ft_message *const all[] = {
         &ft_sweep_reply_message,
         &ft_sweep_request_message,
         &ft_trial_message,
+        &ft_load_reply_message,
+        &ft_load_request_message,
         &ft_trials_reply_message,
         &ft_code_request_message,
         &ft_code_reply_message,

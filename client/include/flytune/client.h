@@ -314,6 +314,7 @@ struct flytune_tune_options {
 	int force;          /* not 0: sweep again although there is a winner */
 	int32_t priority;   /* -100 to 100, higher first */
 	int64_t budget_ms;  /* of measuring; 0: the daemon's */
+	int check; /* not 0: time the winner beside the default, and sweep again only if it no longer holds */
 };
 
 static inline void flytune_tune_options_init(struct flytune_tune_options *options)
@@ -802,6 +803,9 @@ struct flytune_status {
 	/* Lookups since the daemon's start, by source. */
 	uint64_t pinned, tuned, imported, nearest, standard;
 	char access[FLYTUNE_REASON_SIZE]; /* who may do what, in words */
+	char background[64];              /* what background work is doing; "": there is none */
+	uint64_t background_waiting;      /* problems to be swept in the background */
+	uint64_t background_dropped;      /* such that had no room, since the daemon's start */
 };
 
 static inline void flytune_status_init(struct flytune_status *status)

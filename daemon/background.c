@@ -1,0 +1,527 @@
+#include "daemon/background.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const char *const background_cause_words[BACKGROUND_CAUSES] = {
+        [BACKGROUND_MISS] = "miss",
+        [BACKGROUND_BUSY] = "busy",
+        [BACKGROUND_GROWN] = "grown",
+        [BACKGROUND_UPGRADE] = "upgrade",
+};
+
+enum { SCAN_STEP = 64 };
+
+/* A device that was idle is believed to stay so for a while: sweeps notice by themselves if it does not. */
+static const uint64_t calm_ns = 10000000000;
+
+struct wish {
+	struct store_key key;
+	char kernel[FT_NAME_SIZE];
+	char device[FT_DEVICE_ID_SIZE];
+	struct ft_problem problem;
+	enum background_cause cause;
+	uint64_t asked;
+	uint32_t number;
+	bool given_up; /* its sweep failed; kept so that it is not tried again and again */
+};
+
+static void go(struct background *background);
+static void scan_on(struct background *background);
+static void note_scan(struct background *background);
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool is_off(const struct background *background)
+{
+	return background->stopping || background->options->background == OPTIONS_BACKGROUND_OFF ||
+	        background->options->background_queue == 0;
+}
+
+/* ---- wishes ---- */
+
+static bool same_family(const struct store_key *a, const struct store_key *b)
+{
+	return a->kernel == b->kernel && a->device == b->device &&
+	        memcmp(a->problem.hash, b->problem.hash, sizeof(a->problem.hash)) == 0;
+}
+
+static struct wish *find(struct background *background, const struct store_key *key)
+{
+	for (uint32_t i = 0; i < background->count; i++) {
+		struct wish *wish = &background->wish[i];
+
+		if (wish->key.problem.ladder == key->problem.ladder && same_family(&wish->key, key))
+			return wish;
+	}
+	return NULL;
+}
+
+static void drop(struct background *background, struct wish *wish)
+{
+	*wish = background->wish[--background->count];
+}
+
+/* The one that has to go first: given up, else asked least, else the latest. */
+static struct wish *least(struct background *background)
+{
+	struct wish *least = &background->wish[0];
+
+	for (uint32_t i = 1; i < background->count; i++) {
+		struct wish *wish = &background->wish[i];
+
+		if (wish->given_up != least->given_up         ? wish->given_up
+		                : wish->asked != least->asked ? wish->asked < least->asked
+		                                              : wish->number > least->number)
+			least = wish;
+	}
+	return least;
+}
+
+/* The most asked; but the rest of the last one's family goes on while it is asked at least half as often, since
+ * near shapes share what was built and allocated. */
+static struct wish *next_wish(struct background *background)
+{
+	struct wish *most = NULL;
+	struct wish *near = NULL;
+
+	for (uint32_t i = 0; i < background->count; i++) {
+		struct wish *wish = &background->wish[i];
+		bool kin = same_family(&wish->key, &background->family);
+
+		if (wish->given_up)
+			continue;
+		if (most == NULL || wish->asked > most->asked ||
+		        (wish->asked == most->asked && wish->cause > most->cause) ||
+		        (wish->asked == most->asked && wish->cause == most->cause &&
+		                wish->number < most->number))
+			most = wish;
+		if (kin && (near == NULL || wish->asked > near->asked))
+			near = wish;
+	}
+	return near != NULL && near->cause >= most->cause && near->asked >= most->asked / 2 ? near : most;
+}
+
+static struct wish *add(struct background *background, const struct store_key *key, uint64_t asked)
+{
+	struct wish *wish;
+
+	if (background->count == background->options->background_queue) {
+		wish = least(background);
+		background->dropped++;
+		if (!wish->given_up && wish->asked >= asked)
+			return NULL;
+		drop(background, wish);
+	}
+	wish = &background->wish[background->count++];
+	*wish = (struct wish){.key = *key, .asked = asked, .number = background->next++};
+	return wish;
+}
+
+void background_want(struct background *background, const struct subject *subject,
+        enum background_cause cause, uint64_t asked)
+{
+	struct wish *wish;
+
+	if (is_off(background) || subject->key.device == 0 || subject->key.kernel == 0)
+		return;
+	wish = find(background, &subject->key);
+	if (wish != NULL) {
+		wish->asked = asked > wish->asked ? asked : wish->asked + 1;
+		return;
+	}
+	wish = add(background, &subject->key, asked);
+	if (wish == NULL)
+		return;
+	wish->cause = cause;
+	wish->problem = subject->problem;
+	memcpy(wish->kernel, subject->kernel->schema.kernel, sizeof(wish->kernel));
+	memcpy(wish->device, subject->device->shown.id, sizeof(wish->device));
+	go(background);
+}
+
+/* ---- is the device idle? ---- */
+
+static void rested(uv_timer_t *timer)
+{
+	struct background *background = timer->data;
+
+	background->resting = false;
+	go(background);
+}
+
+static void rest(struct background *background)
+{
+	background->resting = true;
+	background->calm = NULL;
+	(void)uv_timer_start(
+	        &background->timer, rested, background->options->background_wait_ns / 1000000, 0);
+}
+
+static void stop_asking(struct background *background)
+{
+	background->slot = NULL;
+	background->asking = false;
+	queue_hold(background->queue, false);
+}
+
+static void load_told(void *data, struct ft_view body, const struct ft_error *failure)
+{
+	struct background *background = data;
+	struct runner_slot *slot = background->slot;
+	struct ft_load_reply load = {0};
+
+	/* A runner that cannot tell is one whose sweeps have to notice by themselves. */
+	if (failure == NULL && ft_decode(&ft_load_reply_message, body, &load, NULL) != 0)
+		load = (struct ft_load_reply){0};
+	runner_rest(&slot->runner);
+	if (load.known && load.percent > background->options->background_load) {
+		log_line(background->log, LOG_LEVEL_DEBUG, "background waits kind=%s load=%" PRIu64 "%%",
+		        slot->runner.kind, load.percent);
+		rest(background);
+	} else {
+		background->calm = slot;
+		background->calm_ns = monotonic_ns() + calm_ns;
+	}
+	stop_asking(background);
+	go(background);
+}
+
+/* True if the device is known to be idle; else finds out, and comes back to `go`. */
+static bool is_calm(struct background *background, const struct device *device)
+{
+	struct ft_load_request request = {0};
+	struct runner *runner = &device->slot->runner;
+
+	if (background->options->background == OPTIONS_BACKGROUND_ALWAYS ||
+	        (background->calm == device->slot && monotonic_ns() < background->calm_ns))
+		return true;
+	background->slot = device->slot;
+	if (runner->state == RUNNER_READY && runner->reply == NULL) {
+		background->asking = true;
+		queue_hold(background->queue, true);
+		memcpy(request.device, device->shown.id, sizeof(request.device));
+		runner_ask(runner, "load", &ft_load_request_message, &request, STAGE_SPACE, load_told,
+		        background);
+	} else {
+		runner_start(runner); /* or it is on its way already */
+	}
+	return false;
+}
+
+/* ---- jobs ---- */
+
+static void added(void *data, const struct ft_job *job, bool joined, const struct ft_error *error)
+{
+	struct background *background = data;
+
+	(void)job;
+	(void)joined;
+	background->adding = false;
+	if (error != NULL && !background->stopping) {
+		log_line(background->log, LOG_LEVEL_WARNING, "background job not queued: %s", error->message);
+		rest(background);
+		return;
+	}
+	go(background);
+}
+
+/* Today's answer may have made a wish pointless: pins and imports come, and others tune. */
+static bool is_granted(struct background *background, const struct wish *wish, const struct subject *subject)
+{
+	struct store_answer known;
+	bool granted = false;
+
+	if (store_begin(background->store, NULL) != 0)
+		return false;
+	if (store_get_answer(background->store, &subject->key, &known, NULL) == 1 &&
+	        ft_problem_equal(&known.problem, &subject->problem))
+		granted = known.winner.set && known.winner.identity == subject->kernel->identity &&
+		        wish->cause != BACKGROUND_BUSY && known.winner.rule_revision == FT_RULE_REVISION &&
+		        known.winner.space_hash == subject_space_hash(subject);
+	store_end(background->store);
+	return granted;
+}
+
+static void start_wish(struct background *background, struct wish *wish, const struct subject *subject)
+{
+	struct queue_ask ask = {
+	        .priority = QUEUE_BACKGROUND,
+	        .cause = background_cause_words[wish->cause],
+	        .force = wish->cause == BACKGROUND_BUSY,
+	        .few = wish->cause == BACKGROUND_UPGRADE,
+	};
+
+	background->family = wish->key;
+	background->adding = true;
+	queue_add(background->queue, subject, &ask, added, background);
+}
+
+static void go(struct background *background)
+{
+	while (!is_off(background) && !background->resting && !background->adding &&
+	        background->slot == NULL && !queue_is_busy(background->queue)) {
+		const struct ft_job *job = queue_background(background->queue);
+		struct wish *wish = job == NULL ? next_wish(background) : NULL;
+		struct subject subject;
+
+		if (job == NULL && wish == NULL)
+			return;
+		if (subject_admit(&subject, background->devices, job != NULL ? job->kernel : wish->kernel,
+		            job != NULL ? job->device : wish->device,
+		            job != NULL ? &job->problem : &wish->problem, NULL) != 0 ||
+		        subject.device->state != DEVICE_READY) {
+			if (devices_probing(background->devices))
+				return; /* it is heard of again when they are settled */
+			if (job != NULL) {
+				queue_let(background->queue); /* to fail, and say why */
+				return;
+			}
+			drop(background, wish);
+			continue;
+		}
+		if (wish != NULL && is_granted(background, wish, &subject)) {
+			drop(background, wish);
+			continue;
+		}
+		if (!is_calm(background, subject.device))
+			return;
+		if (job != NULL)
+			queue_let(background->queue);
+		else
+			start_wish(background, wish, &subject);
+		return;
+	}
+}
+
+void background_idle(struct background *background, bool disturbed)
+{
+	if (disturbed && !background->resting)
+		rest(background);
+	go(background);
+}
+
+void background_swept(
+        struct background *background, const struct subject *subject, const struct ft_job *job, bool busy)
+{
+	struct wish *wish = find(background, &subject->key);
+	uint64_t asked = wish != NULL ? wish->asked : 1;
+
+	if (strcmp(job->state, "done") != 0) {
+		if (wish != NULL)
+			wish->given_up = true;
+		return;
+	}
+	if (wish != NULL)
+		drop(background, wish);
+	scan_on(background);
+	if (job->few)
+		background_want(background, subject, BACKGROUND_GROWN, asked);
+	else if (busy && strcmp(job->cause, background_cause_words[BACKGROUND_BUSY]) != 0)
+		background_want(background, subject, BACKGROUND_BUSY, asked);
+}
+
+/* ---- stale answers ---- */
+
+static struct device *device_of(
+        struct background *background, const struct store_key *key, struct device_kernel **kernel)
+{
+	for (uint32_t i = 0; i < background->devices->count; i++) {
+		struct device *device = background->devices->device[i];
+
+		for (uint32_t k = 0; device->state == DEVICE_READY && device->key == key->device &&
+		        k < device->kernel_count;
+		        k++) {
+			*kernel = &device->kernel[k];
+			if ((*kernel)->id == key->kernel)
+				return device;
+		}
+	}
+	return NULL;
+}
+
+static bool look_at(void *data, const struct store_key *key, const struct store_answer *answer)
+{
+	struct background *background = data;
+	struct device_kernel *kernel;
+	struct device *device = device_of(background, key, &kernel);
+	struct subject subject;
+	enum background_cause cause;
+
+	if (device == NULL || !answer->winner.set || answer->pin.set)
+		return true;
+	if (subject_admit(&subject, background->devices, kernel->schema.kernel, device->shown.id,
+	            &answer->problem, NULL) != 0)
+		return true;
+	if (answer->winner.identity != kernel->identity)
+		cause = BACKGROUND_UPGRADE;
+	else if (answer->winner.rule_revision != FT_RULE_REVISION ||
+	        answer->winner.space_hash != subject_space_hash(&subject))
+		cause = BACKGROUND_GROWN;
+	else
+		return true;
+	background_want(background, &subject, cause, 0);
+	return true;
+}
+
+static void scan_step(uv_idle_t *idle)
+{
+	struct background *background = idle->data;
+	uint64_t room = background->options->background_queue - background->count;
+	uint64_t hidden = 0;
+	int walked = -1;
+
+	if (room > 0 && store_begin(background->store, NULL) == 0) {
+		walked =
+		        store_each_answer(background->store, 0, room < SCAN_STEP ? (unsigned)room : SCAN_STEP,
+		                &background->scan, look_at, background, &hidden, NULL);
+		store_end(background->store);
+	}
+	if (walked == 0 && background->scan.length > 0 &&
+	        background->count < background->options->background_queue)
+		return;
+	/* Full: it goes on when there is room. At the end, or where the store fails: it is over. */
+	(void)uv_idle_stop(&background->scanner);
+	background->scanning = room == 0 || (walked == 0 && background->scan.length > 0);
+	if (walked == 0 && !background->scanning)
+		note_scan(background);
+}
+
+/* Goes on with a walk that had to stop for want of room. */
+static void scan_on(struct background *background)
+{
+	if (background->scanning && background->count < background->options->background_queue &&
+	        !uv_is_active((uv_handle_t *)&background->scanner))
+		(void)uv_idle_start(&background->scanner, scan_step);
+}
+
+/* ---- life ---- */
+
+static const char scan_note[] = "background-scan";
+
+/* What the last whole walk was made under: while that stands, no answer can have become stale. */
+static uint64_t scan_mark(const struct background *background)
+{
+	uint64_t mark = 1469598103934665603ULL;
+
+	for (uint32_t i = 0; i < background->devices->count; i++) {
+		const struct device *device = background->devices->device[i];
+
+		for (uint32_t k = 0; device->state == DEVICE_READY && k < device->kernel_count; k++) {
+			const struct device_kernel *kernel = &device->kernel[k];
+			const uint64_t part[] = {device->key, kernel->id, kernel->identity,
+			        kernel->schema.revision, FT_RULE_REVISION};
+
+			for (size_t p = 0; p < sizeof(part) / sizeof(part[0]); p++)
+				mark = (mark ^ part[p]) * 1099511628211ULL;
+		}
+	}
+	return mark;
+}
+
+static bool scan_is_due(struct background *background)
+{
+	struct ft_writer value;
+	struct ft_cursor cursor;
+	uint8_t buffer[16];
+	uint64_t mark = 0;
+	int found;
+
+	if (store_begin(background->store, NULL) != 0)
+		return false;
+	ft_writer_init_fixed(&value, buffer, sizeof(buffer));
+	found = store_get_note(background->store, scan_note, &value, NULL);
+	store_end(background->store);
+	cursor = ft_cursor_of(value.data, value.length);
+	return found != 1 || !ft_read_uint(&cursor, &mark) || mark != scan_mark(background);
+}
+
+static void note_scan(struct background *background)
+{
+	struct store_batch *batch = store_batch_new(background->store);
+	struct ft_writer value;
+	uint8_t buffer[16];
+
+	ft_writer_init_fixed(&value, buffer, sizeof(buffer));
+	ft_write_uint(&value, scan_mark(background));
+	if (batch != NULL && store_batch_note(batch, scan_note, value.data, value.length) == 0)
+		store_submit(batch, NULL, NULL);
+	else
+		store_batch_drop(batch);
+}
+
+void background_settled(struct background *background, struct runner_slot *slot)
+{
+	if (is_off(background))
+		return;
+	if (background->slot == slot && !background->asking)
+		background->slot = NULL; /* it was being started to be asked */
+	if (!devices_probing(background->devices) && !background->scanning && scan_is_due(background)) {
+		background->scanning = true;
+		memset(&background->scan, 0, sizeof(background->scan));
+		(void)uv_idle_start(&background->scanner, scan_step);
+	}
+	go(background);
+}
+
+void background_runner_gone(struct background *background, struct runner_slot *slot)
+{
+	if (background->calm == slot)
+		background->calm = NULL;
+	if (background->slot != slot || background->stopping)
+		return;
+	rest(background);
+	stop_asking(background);
+}
+
+const char *background_state(const struct background *background)
+{
+	if (is_off(background))
+		return "off";
+	if (background->resting)
+		return "waits for its device to be idle";
+	return background->count > 0 || background->scanning ? "works" : "";
+}
+
+int background_init(struct background *background, uv_loop_t *loop, struct devices *devices,
+        struct queue *queue, struct store *store, const struct log *log, const struct options *options,
+        struct ft_error *error)
+{
+	*background = (struct background){
+	        .devices = devices,
+	        .queue = queue,
+	        .store = store,
+	        .log = log,
+	        .options = options,
+	        .wish = calloc(options->background_queue + 1, sizeof(*background->wish)),
+	};
+	if (background->wish == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for background work");
+	(void)uv_timer_init(loop, &background->timer);
+	(void)uv_idle_init(loop, &background->scanner);
+	background->timer.data = background;
+	background->scanner.data = background;
+	return 0;
+}
+
+void background_stop(struct background *background)
+{
+	background->stopping = true;
+	uv_close((uv_handle_t *)&background->timer, NULL);
+	uv_close((uv_handle_t *)&background->scanner, NULL);
+}
+
+void background_free(struct background *background)
+{
+	free(background->wish);
+	background->wish = NULL;
+}
