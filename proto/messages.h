@@ -67,13 +67,14 @@ FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 	F(UINT, version, 0, FT_OPTIONAL) /* the stripe's word while this answer holds */
 FT_DECLARE_MESSAGE(answer, FT_ANSWER)
 
-#define FT_TUNE_REQUEST(F)                                                            \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                    \
-	F(PROBLEM, problem, 0, FT_REQUIRED)                                           \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                               \
-	F(BOOL, force, 0, FT_OPTIONAL)   /* sweep again although there is a winner */ \
-	F(BOOL, check, 0, FT_OPTIONAL)   /* time the winner beside the default, and sweep again if it no longer holds */ \
-	F(INT, priority, 0, FT_OPTIONAL) /* -100 to 100, higher first */              \
+#define FT_TUNE_REQUEST(F)                                                                                   \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                           \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                  \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                                                      \
+	F(BOOL, force, 0, FT_OPTIONAL) /* sweep again although there is a winner */                          \
+	F(BOOL, check, 0,                                                                                    \
+	        FT_OPTIONAL) /* time the winner beside the default, and sweep again if it no longer holds */ \
+	F(INT, priority, 0, FT_OPTIONAL) /* -100 to 100, higher first */                                     \
 	F(UINT, budget_ns, 0, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(tune_request, FT_TUNE_REQUEST)
 
@@ -240,29 +241,29 @@ FT_DECLARE_MESSAGE(device_state, FT_DEVICE_STATE)
 #define FT_DEVICES_REPLY(F) F(RAW, devices, 0, FT_REQUIRED) /* device_state */
 FT_DECLARE_MESSAGE(devices_reply, FT_DEVICES_REPLY)
 
-#define FT_STATUS_REPLY(F)                                                               \
-	F(TEXT, server, 64, FT_REQUIRED)                                                 \
-	F(UINT, protocol, 0, FT_REQUIRED)                                                \
-	F(UINT, pid, 0, FT_REQUIRED)                                                     \
-	F(UINT, uptime_ns, 0, FT_REQUIRED)                                               \
-	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)                                        \
-	F(UINT, generation, 0, FT_REQUIRED)                                              \
-	F(TEXT, state_dir, 256, FT_REQUIRED)                                             \
-	F(UINT, store_bytes, 0, FT_REQUIRED)                                             \
-	F(UINT, store_limit, 0, FT_REQUIRED)                                             \
-	F(UINT, answers, 0, FT_REQUIRED) /* problems with an answer of their own */      \
-	F(UINT, damaged, 0, FT_REQUIRED) /* records found damaged since the start */     \
-	F(UINT, sessions, 0, FT_REQUIRED)                                                \
-	F(UINT, jobs_queued, 0, FT_REQUIRED)                                             \
-	F(UINT, jobs_running, 0, FT_REQUIRED)                                            \
-	F(BOOL, paused, 0, FT_REQUIRED)                                                  \
-	F(RAW, lookups, 0, FT_REQUIRED) /* a map: source to count */                     \
-	F(UINT, runner_restarts, 0, FT_REQUIRED)                                         \
-	F(TEXT, degraded, FT_REASON_SIZE, FT_OPTIONAL) /* what does not work, and why */ \
-	F(TEXT, access, FT_REASON_SIZE, FT_OPTIONAL)   /* who may do what, in words */   \
+#define FT_STATUS_REPLY(F)                                                                          \
+	F(TEXT, server, 64, FT_REQUIRED)                                                            \
+	F(UINT, protocol, 0, FT_REQUIRED)                                                           \
+	F(UINT, pid, 0, FT_REQUIRED)                                                                \
+	F(UINT, uptime_ns, 0, FT_REQUIRED)                                                          \
+	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)                                                   \
+	F(UINT, generation, 0, FT_REQUIRED)                                                         \
+	F(TEXT, state_dir, 256, FT_REQUIRED)                                                        \
+	F(UINT, store_bytes, 0, FT_REQUIRED)                                                        \
+	F(UINT, store_limit, 0, FT_REQUIRED)                                                        \
+	F(UINT, answers, 0, FT_REQUIRED) /* problems with an answer of their own */                 \
+	F(UINT, damaged, 0, FT_REQUIRED) /* records found damaged since the start */                \
+	F(UINT, sessions, 0, FT_REQUIRED)                                                           \
+	F(UINT, jobs_queued, 0, FT_REQUIRED)                                                        \
+	F(UINT, jobs_running, 0, FT_REQUIRED)                                                       \
+	F(BOOL, paused, 0, FT_REQUIRED)                                                             \
+	F(RAW, lookups, 0, FT_REQUIRED) /* a map: source to count */                                \
+	F(UINT, runner_restarts, 0, FT_REQUIRED)                                                    \
+	F(TEXT, degraded, FT_REASON_SIZE, FT_OPTIONAL) /* what does not work, and why */            \
+	F(TEXT, access, FT_REASON_SIZE, FT_OPTIONAL)   /* who may do what, in words */              \
 	F(UINT, background_waiting, 0, FT_OPTIONAL)    /* problems to be swept in the background */ \
 	F(UINT, background_dropped, 0, FT_OPTIONAL)    /* such that had no room, since the start */ \
-	F(TEXT, background, 64, FT_OPTIONAL)           /* what that work is doing */     \
+	F(TEXT, background, 64, FT_OPTIONAL)           /* what that work is doing */                \
 	F(RAW, devices, 0, FT_REQUIRED)                /* device_state */
 FT_DECLARE_MESSAGE(status_reply, FT_STATUS_REPLY)
 
@@ -473,7 +474,7 @@ FT_DECLARE_MESSAGE(sweep_reply, FT_SWEEP_REPLY)
 #define FT_LOAD_REQUEST(F) F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)
 FT_DECLARE_MESSAGE(load_request, FT_LOAD_REQUEST)
 
-#define FT_LOAD_REPLY(F)                                                                  \
+#define FT_LOAD_REPLY(F)                                                                       \
 	F(BOOL, known, 0, FT_OPTIONAL)   /* false: the system has no figure for this device */ \
 	F(UINT, percent, 0, FT_OPTIONAL) /* of it that others use, 0 to 100 */
 FT_DECLARE_MESSAGE(load_reply, FT_LOAD_REPLY)
@@ -497,7 +498,7 @@ FT_DECLARE_MESSAGE(cancel_notice, FT_CANCEL_NOTICE)
 	F(TEXT, status, 16, FT_OPTIONAL)         /* out: wrong, failed or pruned */                         \
 	F(UINT, round, 0, FT_OPTIONAL)           /* round, dropped */                                       \
 	F(RAW, samples, 0, FT_OPTIONAL)          /* round: [index, picoseconds] a config measured in it */  \
-	F(UINT, disturbed, 0, FT_OPTIONAL)       /* round: samples that something else on the device disturbed */ \
+	F(UINT, disturbed, 0, FT_OPTIONAL) /* round: samples that something else on the device disturbed */ \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(runner_event, FT_RUNNER_EVENT)
 

@@ -1,7 +1,7 @@
-#include <inttypes.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -24,19 +24,21 @@ static bool read_ticks(const cpu_set_t *mask, struct ticks *ticks)
 	if (!file)
 		return false;
 	while (fgets(line, sizeof(line), file)) {
-		uint64_t field[8] = {0};
-		unsigned processor;
+		unsigned long processor;
+		char *at;
 
-		if (sscanf(line,
-		            "cpu%u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-		            " %" SCNu64 " %" SCNu64,
-		            &processor, &field[0], &field[1], &field[2], &field[3], &field[4], &field[5],
-		            &field[6], &field[7]) < 5 ||
-		        processor >= CPU_SETSIZE || !CPU_ISSET(processor, mask))
+		if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9')
 			continue;
-		for (int i = 0; i < 8; i++)
-			ticks->all += field[i];
-		ticks->idle += field[3] + field[4];
+		processor = strtoul(line + 3, &at, 10);
+		if (processor >= CPU_SETSIZE || !CPU_ISSET(processor, mask))
+			continue;
+		/* Guest time, past these, is in user time already. */
+		for (int i = 0; i < 8; i++) {
+			uint64_t field = strtoull(at, &at, 10);
+
+			ticks->all += field;
+			ticks->idle += i == 3 || i == 4 ? field : 0;
+		}
 	}
 	fclose(file);
 	return ticks->all > 0;

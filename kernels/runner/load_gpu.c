@@ -1,13 +1,14 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/runner/load.h"
 
 bool ft_load_amd(const char *pci, unsigned *percent)
 {
-	char path[128];
+	char path[128], text[16];
 	FILE *file;
 	bool known;
 
@@ -17,9 +18,10 @@ bool ft_load_amd(const char *pci, unsigned *percent)
 	file = fopen(path, "re");
 	if (!file)
 		return false;
-	known = fscanf(file, "%u", percent) == 1 && *percent <= 100;
+	known = fgets(text, sizeof(text), file) && *text >= '0' && *text <= '9';
 	fclose(file);
-	return known;
+	*percent = known ? (unsigned)strtoul(text, NULL, 10) : 0;
+	return known && *percent <= 100;
 }
 
 /* Of nvml.h, what is used: every release since 2013 has it so. */

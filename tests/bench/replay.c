@@ -4,7 +4,6 @@
  * Reads from standard input, for each sweep: the number of configs, the default's index, the number of rounds,
  * then a line of picoseconds a round. Prints, for each: the race's winner, whether it was settled, its rounds and
  * the samples that it took; then the plain winner. */
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +22,29 @@ struct sweep {
 	struct ft_standing standing[FT_SPACE_MAX];
 };
 
+/* The next whole number, 0 at the end. */
+static uint64_t next_number(void)
+{
+	uint64_t number = 0;
+	int letter = getchar();
+
+	while (letter == ' ' || letter == '\n')
+		letter = getchar();
+	for (; letter >= '0' && letter <= '9'; letter = getchar())
+		number = 10 * number + (uint64_t)(letter - '0');
+	return number;
+}
+
 static bool read_sweep(struct sweep *sweep)
 {
-	if (scanf("%zu %zu %zu", &sweep->count, &sweep->standard, &sweep->rounds) != 3)
-		return false;
+	sweep->count = next_number();
+	sweep->standard = next_number();
+	sweep->rounds = next_number();
 	if (sweep->count == 0 || sweep->count > FT_SPACE_MAX || sweep->rounds > FT_ROUNDS_MAX)
 		return false;
 	for (size_t round = 0; round < sweep->rounds; round++) {
-		for (size_t i = 0; i < sweep->count; i++) {
-			if (scanf("%" SCNu64, &sweep->sample[i][round]) != 1)
-				return false;
-		}
+		for (size_t i = 0; i < sweep->count; i++)
+			sweep->sample[i][round] = next_number();
 	}
 	return true;
 }
