@@ -112,6 +112,21 @@ static int answer_nearest(struct store *store, const struct subject *subject, ui
 	return 0;
 }
 
+int lookup_without_store(struct store *store, const struct subject *subject, struct ft_answer *answer,
+        enum lookup_source *source, struct ft_error *error)
+{
+	memset(answer, 0, sizeof(*answer));
+	memcpy(answer->kernel, subject->kernel->schema.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, subject->device->shown.id, sizeof(answer->device));
+	answer->problem = subject->problem;
+	answer->generation = store_generation(store);
+	answer->revision = subject->kernel->schema.revision;
+	*source = LOOKUP_DEFAULT;
+	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_DEFAULT]);
+	(void)snprintf(answer->reason, sizeof(answer->reason), "the store cannot be read");
+	return subject_standard(subject, &answer->config, error);
+}
+
 int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
         struct ft_answer *answer, enum lookup_source *source, struct ft_error *error)
 {

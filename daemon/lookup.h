@@ -21,6 +21,9 @@ extern const char *const lookup_source_words[LOOKUP_SOURCES];
 /* Answers a subject as of now, or of a generation (0: now). Call between store_begin and store_end. */
 int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
         struct ft_answer *answer, enum lookup_source *source, struct ft_error *error);
+/* The default, for when the store cannot be read: a store that fails takes no lookup down. */
+int lookup_without_store(struct store *store, const struct subject *subject, struct ft_answer *answer,
+        enum lookup_source *source, struct ft_error *error);
 /* Reads "UUID:COUNTER"; fails with generation_unavailable if it is not of this store, not reached or
  * collected. */
 int lookup_token(struct store *store, const char *token, uint64_t *generation, struct ft_error *error);

@@ -99,10 +99,13 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 {
 	uint64_t generation = 0;
 	uint32_t stripe;
+	bool readable;
 
 	if (request->invariant)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
-	if (requests_reading(requests, error) != 0)
+	readable = requests_reading(requests, error) == 0;
+	/* A named generation never falls back. */
+	if (request->generation[0] != '\0' && !readable)
 		return -1;
 	if (request->generation[0] != '\0' &&
 	        lookup_token(requests->store, request->generation, &generation, error) != 0)
@@ -110,9 +113,15 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 	if (subject_admit(&requests->subject, requests->devices, request->kernel, request->device,
 	            &request->problem, error) != 0)
 		return -1;
-	if (lookup_answer(
-	            requests->store, &requests->subject, generation, &requests->answer, source, error) != 0)
-		return -1;
+	if (!readable ||
+	        lookup_answer(requests->store, &requests->subject, generation, &requests->answer, source,
+	                error) != 0) {
+		if (generation != 0)
+			return -1;
+		/* Nobody shall keep it: version and stripe stay zero. */
+		return lookup_without_store(
+		        requests->store, &requests->subject, &requests->answer, source, error);
+	}
 	/* The word is changed on this thread, after reads see the commit and between batches of requests: it is never newer
 	 * than the answer. */
 	stripe = board_stripe(&requests->subject.key);

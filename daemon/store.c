@@ -146,6 +146,9 @@ enum fault store_fault(struct directory *directory, int code, struct ft_error *e
 	case MDB_PAGE_NOTFOUND:
 	case MDB_INVALID:
 	case MDB_PANIC:
+	case MDB_CURSOR_FULL:
+	case MDB_PAGE_FULL:
+	case EFBIG: /* a page number that no file could have */
 		directory_doubt(directory);
 		break;
 	default:
@@ -598,13 +601,19 @@ static void free_names(struct store_name_record *list)
 	}
 }
 
-static void free_store(struct store *store)
+static void forget_names(struct store *store)
 {
 	for (int kind = 0; kind < STORE_NAME_KINDS; kind++) {
 		for (uint32_t i = 0; i < store->names[kind].count; i++)
 			free(store->names[kind].text[i]);
 		free(store->names[kind].text);
+		memset(&store->names[kind], 0, sizeof(store->names[kind]));
 	}
+}
+
+static void free_store(struct store *store)
+{
+	forget_names(store);
 	free_names(store->new_names);
 	free_names(store->unwritten);
 	while (store->lines != NULL) {
@@ -727,12 +736,35 @@ static void on_report(uv_async_t *async)
 
 /* ---- opening and closing ---- */
 
+static void close_environment(struct store *store)
+{
+	store_drop_reader(store);
+	if (store->env != NULL)
+		mdb_env_close(store->env);
+	store->env = NULL;
+}
+
+/* Opens what stands in the directory and reads what the store must know of itself. */
+static int open_environment(struct store *store, bool fresh, struct ft_error *error)
+{
+	struct directory *directory = &store->directory;
+	bool cleared;
+
+	if (store_environment_open(&store->env, &store->dbi, directory, directory->path, store->map_bytes,
+	            &cleared, error) != 0)
+		return -1;
+	if (cleared)
+		store_log(store, 6, "readers that a dead process had left in the store were cleared");
+	if (first_transaction(store, fresh, error) != 0)
+		return -1;
+	return first_read(store, error);
+}
+
 static int open_parts(struct store *store, struct ft_error *error)
 {
 	struct directory *directory = &store->directory;
 	enum found found;
 	char reason[256] = "";
-	bool cleared;
 
 	if (directory->exposed)
 		store_log(store, 4, "the state directory %s can be written by others than its owner",
@@ -749,16 +781,25 @@ static int open_parts(struct store *store, struct ft_error *error)
 			return -1;
 		directory->unclean = 0;
 	}
-	if (store_environment_open(&store->env, &store->dbi, directory, directory->path, store->map_bytes,
-	            &cleared, error) != 0)
+	/* Before anything reads it: should that be a process's death, the next one knows. */
+	if (directory_mark_open(directory, directory->unclean, error) != 0)
 		return -1;
-	if (cleared)
-		store_log(store, 6, "readers that a dead process had left in the store were cleared");
-	if (first_transaction(store, found == FOUND_NOTHING, error) != 0 || first_read(store, error) != 0)
-		return -1;
+	if (open_environment(store, found == FOUND_NOTHING, error) != 0) {
+		if (!atomic_load(&directory->doubt))
+			return -1;
+		/* Damage that LMDB itself came upon, where nothing gave reason to look for it before. */
+		snprintf(reason, sizeof(reason), "%s", error->message);
+		close_environment(store);
+		forget_names(store);
+		if (rebuild(store, reason, error) != 0)
+			return -1;
+		atomic_store(&directory->doubt, false);
+		if (open_environment(store, false, error) != 0)
+			return -1;
+	}
 	if (!directory->initialised && directory_initialise(directory, RECORD_FORMAT, error) != 0)
 		return -1;
-	return directory_mark_open(directory, directory->unclean, error);
+	return 0;
 }
 
 static int make_lock(struct store *store, struct ft_error *error)
@@ -824,11 +865,9 @@ int store_open(
 	*opened = store;
 	return 0;
 failed:
-	store_drop_reader(store);
-	if (store->env != NULL)
-		mdb_env_close(store->env);
-	/* The marker of the last run stays, unless this one had already replaced it. */
-	directory_close(&store->directory, true);
+	close_environment(store);
+	/* A run before this one that ended badly is still to be looked into by the next. */
+	directory_close(&store->directory, store->directory.unclean == 0);
 	if (handle)
 		uv_close((uv_handle_t *)&store->async, on_handle_closed);
 	else
