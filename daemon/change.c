@@ -29,11 +29,13 @@ static struct act *new_act(struct requests *requests, struct session *session,
 {
 	struct act *act = calloc(1, sizeof(*act));
 
-	if (act != NULL)
-		act->pending = pending_new(session, envelope->id);
-	if (act == NULL || act->pending == NULL) {
-		free(act);
+	if (act == NULL) {
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a change");
+		return NULL;
+	}
+	act->pending = pending_new(session, envelope->id, error);
+	if (act->pending == NULL) {
+		free(act);
 		return NULL;
 	}
 	act->requests = requests;

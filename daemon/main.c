@@ -1,5 +1,6 @@
 /* flytuned: from the command line to the loop, and from a signal to a clean end. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -271,6 +272,21 @@ static void raise_descriptor_limit(struct options *options)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* A descriptor that is closed at the start would be given to the store or a socket, and log lines written into
+ * it. */
+static int open_standard_descriptors(void)
+{
+	int descriptor;
+
+	do {
+		descriptor = open("/dev/null", O_RDWR);
+	} while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+	if (descriptor < 0)
+		return -1;
+	(void)close(descriptor);
+	return 0;
+}
+
 static int start_signals(struct daemon *daemon, struct ft_error *error)
 {
 	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
@@ -366,6 +382,8 @@ int main(int argc, char **argv)
 	struct ft_error error;
 	int status;
 
+	if (open_standard_descriptors() != 0)
+		return EXIT_FAILURE;
 	daemon = calloc(1, sizeof(*daemon));
 	if (daemon == NULL)
 		return EXIT_FAILURE;

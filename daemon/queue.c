@@ -15,6 +15,7 @@ static const uint64_t together_ns = 10000000000;
 
 struct wait {
 	struct wait *next;
+	struct wait **link; /* what points at it */
 	queue_done done;
 	void *data;
 };
@@ -46,6 +47,7 @@ struct job {
 	bool stored;
 	bool ending; /* its end is on the way to the store */
 	bool over;
+	unsigned commits; /* on their way to the store: it stays in memory until they are through */
 	struct wait *waits;
 	struct wait *cancels;
 	struct arrival *arrivals;
@@ -207,15 +209,27 @@ static void drop_oldest_ended(struct queue *queue, struct store_batch *batch)
 	}
 }
 
+static void link_wait(struct wait **list, struct wait *wait, queue_done done, void *data)
+{
+	*wait = (struct wait){.next = *list, .link = list, .done = done, .data = data};
+	if (wait->next != NULL)
+		wait->next->link = &wait->next;
+	*list = wait;
+}
+
+static void unlink_wait(struct wait *wait)
+{
+	*wait->link = wait->next;
+	if (wait->next != NULL)
+		wait->next->link = wait->link;
+}
+
 static void call_waits(struct wait **waits, const struct ft_job *job, const struct ft_error *error)
 {
-	struct wait *all = *waits;
+	while (*waits != NULL) {
+		struct wait *wait = *waits;
 
-	*waits = NULL;
-	while (all != NULL) {
-		struct wait *wait = all;
-
-		all = wait->next;
+		unlink_wait(wait);
 		wait->done(wait->data, job, error);
 		free(wait);
 	}
@@ -337,6 +351,19 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 	pump(queue);
 }
 
+static void drop_unstored(struct job *job);
+
+static void committed(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct job *job = data;
+
+	job->commits--;
+	job->stored = job->stored || error == NULL;
+	end_committed(job, generation, error);
+	if (error != NULL)
+		drop_unstored(job);
+}
+
 /* A stored winner gives way only to one that is better beyond the noise. */
 static uint32_t keep_tied_winner(
         struct queue *queue, const struct trials *trials, const struct ft_standing *standing)
@@ -409,7 +436,8 @@ static void commit_end(struct job *job)
 	}
 	if (store_batch_job(batch, &job->info) != 0)
 		goto fail;
-	store_submit(batch, end_committed, job);
+	job->commits++;
+	store_submit(batch, committed, job);
 	return;
 fail:
 	if (batch != NULL)
@@ -590,6 +618,21 @@ static void pump(struct queue *queue)
 
 /* ---- arrivals ---- */
 
+/* A job that the store refused never was. Others may have joined it meanwhile, or cancelled it: their commits
+ * come through first, and one of them may still store it. */
+static void drop_unstored(struct job *job)
+{
+	struct ft_error error;
+
+	if (job->stored || job->commits > 0 || job->over)
+		return;
+	(void)ft_fail(&error, FT_E_STORE, "the store refused the job");
+	call_waits(&job->cancels, NULL, &error);
+	call_waits(&job->waits, NULL, &error);
+	unlink_job(job->queue, job);
+	free_job(job);
+}
+
 static void arrived(void *data, uint64_t generation, const struct ft_error *error)
 {
 	struct job *job = data;
@@ -598,6 +641,7 @@ static void arrived(void *data, uint64_t generation, const struct ft_error *erro
 	bool was_new = !job->stored;
 
 	(void)generation;
+	job->commits--;
 	job->arrivals = NULL;
 	job->stored = job->stored || error == NULL;
 	if (was_new && job->stored)
@@ -609,10 +653,7 @@ static void arrived(void *data, uint64_t generation, const struct ft_error *erro
 		arrival->done(arrival->data, error == NULL ? &job->info : NULL, arrival->joined, error);
 		free(arrival);
 	}
-	if (!job->stored) {
-		unlink_job(queue, job);
-		free_job(job);
-	}
+	drop_unstored(job);
 	pump(queue);
 }
 
@@ -728,6 +769,7 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 		goto memory;
 	*arrival = (struct arrival){.next = job->arrivals, .done = done, .data = data, .joined = joined};
 	job->arrivals = arrival;
+	job->commits++;
 	store_submit(batch, arrived, job);
 	return;
 memory:
@@ -744,7 +786,8 @@ fail:
 	done(data, NULL, false, &error);
 }
 
-int queue_wait(struct queue *queue, uint64_t id, queue_done done, void *data, struct ft_error *error)
+int queue_wait(struct queue *queue, uint64_t id, queue_done done, void *data, struct wait **handle,
+        struct ft_error *error)
 {
 	struct job *job = find(queue, id);
 	struct wait *wait;
@@ -762,38 +805,15 @@ int queue_wait(struct queue *queue, uint64_t id, queue_done done, void *data, st
 	wait = calloc(1, sizeof(*wait));
 	if (wait == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
-	*wait = (struct wait){.next = job->waits, .done = done, .data = data};
-	job->waits = wait;
+	link_wait(&job->waits, wait, done, data);
+	*handle = wait;
 	return 0;
 }
 
-static bool leave(struct wait **at, const void *data)
+void queue_leave(struct wait *wait)
 {
-	bool left = false;
-
-	while (*at != NULL) {
-		struct wait *wait = *at;
-
-		if (wait->data == data) {
-			*at = wait->next;
-			free(wait);
-			left = true;
-		} else {
-			at = &wait->next;
-		}
-	}
-	return left;
-}
-
-bool queue_leave(struct queue *queue, const void *data)
-{
-	bool left = false;
-
-	for (struct job *job = queue->first; job != NULL; job = job->next) {
-		left = leave(&job->waits, data) || left;
-		left = leave(&job->cancels, data) || left;
-	}
-	return left;
+	unlink_wait(wait);
+	free(wait);
 }
 
 int64_t queue_owner(const struct queue *queue, uint64_t id)
@@ -803,7 +823,8 @@ int64_t queue_owner(const struct queue *queue, uint64_t id)
 	return job != NULL ? (int64_t)job->info.owner : -1;
 }
 
-int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, struct ft_error *error)
+int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, struct wait **handle,
+        struct ft_error *error)
 {
 	struct job *job = find(queue, id);
 	struct wait *wait;
@@ -820,8 +841,8 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 	wait = calloc(1, sizeof(*wait));
 	if (wait == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
-	*wait = (struct wait){.next = job->cancels, .done = done, .data = data};
-	job->cancels = wait;
+	link_wait(&job->cancels, wait, done, data);
+	*handle = wait;
 	if (job->ending)
 		return 0;
 	if (queue->running == job) {

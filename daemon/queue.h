@@ -15,6 +15,7 @@ enum {
 
 struct job;
 struct pause;
+struct wait;
 
 /* Called once; `job` is NULL with an error, when the job could not be kept. */
 typedef void (*queue_done)(void *data, const struct ft_job *job, const struct ft_error *error);
@@ -83,12 +84,15 @@ struct queue_ask {
 void queue_add(struct queue *queue, const struct subject *subject, const struct queue_ask *ask,
         void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error),
         void *data);
-/* `done` when the job has ended, at once if it has. -1 if there is no such job. */
-int queue_wait(struct queue *queue, uint64_t job, queue_done done, void *data, struct ft_error *error);
-/* Drops the waits that belong to `data`, without calling them; whether there were any. */
-bool queue_leave(struct queue *queue, const void *data);
+/* `done` when the job has ended, at once if it has. -1 if there is no such job. `wait` is set, before any call
+ * of `done`, to what queue_leave takes; it is gone once `done` was called. */
+int queue_wait(struct queue *queue, uint64_t job, queue_done done, void *data, struct wait **wait,
+        struct ft_error *error);
+/* Drops a wait without calling it. */
+void queue_leave(struct wait *wait);
 /* Ends a job; `done` after the commit. A job that has ended already is given as it ended. */
-int queue_cancel(struct queue *queue, uint64_t job, queue_done done, void *data, struct ft_error *error);
+int queue_cancel(struct queue *queue, uint64_t job, queue_done done, void *data, struct wait **wait,
+        struct ft_error *error);
 /* Whose job it is; -1 if there is no such job. */
 int64_t queue_owner(const struct queue *queue, uint64_t job);
 /* Pauses, or goes on. What runs is stopped, keeps what it has, and waits again. `done` is called once that is

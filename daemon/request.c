@@ -269,11 +269,9 @@ static void method_tune(
 	}
 	if (check_room(&requests->subject, &error) != 0)
 		goto fail;
-	pending = pending_new(session, envelope->id);
-	if (pending == NULL) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for a request");
+	pending = pending_new(session, envelope->id, &error);
+	if (pending == NULL)
 		goto fail;
-	}
 	ask = (struct queue_ask){
 	        .force = request.force,
 	        .check = request.check && !request.force,
@@ -299,15 +297,17 @@ int requests_park(struct requests *requests, struct session *session, const stru
 {
 	size_t length = envelope->body.length;
 	struct parked **end = &requests->parked;
-	struct parked *parked = NULL;
+	struct parked *parked;
 
-	if (requests->parked_count < PARKED_MAX)
-		parked = calloc(1, sizeof(*parked) + length);
-	if (parked != NULL)
-		parked->pending = pending_new(session, envelope->id);
-	if (parked == NULL || parked->pending == NULL) {
-		free(parked);
+	if (requests->parked_count >= PARKED_MAX)
 		return ft_fail(error, FT_E_BUSY, "too many requests wait for a device to be found");
+	parked = calloc(1, sizeof(*parked) + length);
+	if (parked == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a request");
+	parked->pending = pending_new(session, envelope->id, error);
+	if (parked->pending == NULL) {
+		free(parked);
+		return -1;
 	}
 	parked->call = call;
 	parked->length = length;
@@ -353,11 +353,11 @@ void requests_settled(struct requests *requests)
 		struct session *session = parked->pending->session;
 		struct ft_envelope envelope = {.type = FT_REQUEST, .id = parked->pending->id};
 
-		pending_free(parked->pending);
 		if (session != NULL && !session->closing) {
 			envelope.body = (struct ft_view){parked->body, parked->length};
 			method_again(requests, session, &envelope, parked->call);
 		}
+		pending_free(parked->pending); /* owed until now, so that the session is there */
 		free(parked);
 		parked = next;
 	}
@@ -419,16 +419,16 @@ static void until_ended(
 
 	if (!read_job_request(session, envelope, true, &request))
 		return;
-	pending = pending_new(session, envelope->id);
+	pending = pending_new(session, envelope->id, &error);
 	if (pending == NULL) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for a request");
 		session_fail(session, envelope->id, &error);
 		return;
 	}
 	if (cancel)
-		status = queue_cancel(requests->queue, request.job, job_told, pending, &error);
+		status =
+		        queue_cancel(requests->queue, request.job, job_told, pending, &pending->wait, &error);
 	else
-		status = queue_wait(requests->queue, request.job, job_told, pending, &error);
+		status = queue_wait(requests->queue, request.job, job_told, pending, &pending->wait, &error);
 	if (status != 0) {
 		session_fail(session, envelope->id, &error);
 		pending_free(pending);
@@ -584,14 +584,17 @@ void requests_session_closed(struct requests *requests, struct session *session)
 {
 	struct pending *pending = session->pending;
 
+	(void)requests;
 	transfer_free(session->transfer);
 	session->transfer = NULL;
 	while (pending != NULL) {
 		struct pending *next = pending->next;
 
 		/* Those whose wait could be left are owed nothing more; the others outlive the session. */
-		if (queue_leave(requests->queue, pending))
+		if (pending->wait != NULL) {
+			queue_leave(pending->wait);
 			pending_free(pending);
+		}
 		pending = next;
 	}
 }

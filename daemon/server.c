@@ -38,7 +38,8 @@ static void session_message(void *data, struct session *session, const struct ft
 	server->events->message(server->data, session, envelope);
 }
 
-static void look_for_partial(uv_timer_t *timer)
+/* What no event tells: a message that stays half, and the end of a client that closed its sending half before. */
+static void look_around(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 	uint64_t now = uv_now(server->loop);
@@ -49,7 +50,15 @@ static void look_for_partial(uv_timer_t *timer)
 		struct ft_error error;
 
 		next = session->next;
-		if (session->partial_since_ms == 0 || session->closing)
+		if (session->closing)
+			continue;
+		if (session->finished) {
+			if (session_gone(session))
+				session_close(session);
+			any = true;
+			continue;
+		}
+		if (session->partial_since_ms == 0)
 			continue;
 		if (now > session->partial_since_ms + PARTIAL_MAX_MS) {
 			(void)ft_fail(&error, FT_E_TIMEOUT, "a message was not whole after %d s",
@@ -63,19 +72,31 @@ static void look_for_partial(uv_timer_t *timer)
 		(void)uv_timer_stop(timer);
 }
 
+static void start_sweeper(struct server *server)
+{
+	if (!server->stopping && !uv_is_active((uv_handle_t *)&server->sweeper))
+		(void)uv_timer_start(&server->sweeper, look_around, SWEEP_MS, SWEEP_MS);
+}
+
 static void session_batch_end(void *data, struct session *session)
 {
 	struct server *server = data;
 
 	server->events->batch_end(server->data, session);
-	if (session->partial_since_ms != 0 && !server->stopping &&
-	        !uv_is_active((uv_handle_t *)&server->sweeper))
-		(void)uv_timer_start(&server->sweeper, look_for_partial, SWEEP_MS, SWEEP_MS);
+	if (session->partial_since_ms != 0)
+		start_sweeper(server);
+}
+
+static void session_finished(void *data, struct session *session)
+{
+	(void)session;
+	start_sweeper(data);
 }
 
 static const struct session_events session_events = {
         .message = session_message,
         .batch_end = session_batch_end,
+        .finished = session_finished,
         .closed = session_closed,
 };
 

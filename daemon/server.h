@@ -19,7 +19,7 @@ struct server {
 	const struct server_events *events;
 	void *data;
 	uv_pipe_t listener;
-	uv_timer_t sweeper; /* runs only while a session has half a message */
+	uv_timer_t sweeper; /* runs only while a session has half a message, or asks nothing more */
 	bool listening;
 	bool stopping;
 	struct session *first;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,7 +23,7 @@ static void handle_closed(uv_handle_t *handle)
 		struct pending *pending = session->pending;
 
 		session->pending = pending->next;
-		pending->next = NULL;
+		pending->next = pending->previous = NULL;
 		pending->session = NULL;
 	}
 	ft_inbox_free(&session->inbox);
@@ -100,9 +101,9 @@ void session_flush(struct session *session)
 		}
 		give_back(&session->out);
 	}
-	if (session->ending)
+	if (session->ending || (session->finished && session->pending == NULL && !session->watching))
 		session_close(session);
-	else if (!session->reading)
+	else if (!session->reading && !session->finished)
 		resume_reading(session);
 }
 
@@ -213,6 +214,18 @@ void session_refuse(struct session *session, uint64_t id, const struct ft_error 
 	session_fail(session, id, why);
 }
 
+bool session_gone(const struct session *session)
+{
+	uv_os_fd_t descriptor;
+	struct pollfd state = {0};
+
+	if (uv_fileno((const uv_handle_t *)&session->pipe, &descriptor) != 0)
+		return true;
+	state.fd = descriptor;
+	/* Hung up is what the kernel calls it when both directions are shut. */
+	return poll(&state, 1, 0) < 0 || (state.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 /* ---- reading ---- */
 
 static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
@@ -268,6 +281,15 @@ static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer
 	struct session *session = stream->data;
 
 	(void)buffer;
+	if (length == UV_EOF && !session_gone(session)) {
+		/* It only asks nothing more, as a script that pipes its requests in: it gets its answers. */
+		(void)uv_read_stop(stream);
+		session->reading = false;
+		session->finished = true;
+		session->events->finished(session->data, session);
+		session_flush(session);
+		return;
+	}
 	if (length < 0) { /* the client is gone; what it is owed goes with it */
 		session_close(session);
 		return;
@@ -331,26 +353,43 @@ int session_start(struct session *session, const struct access *access, struct f
 	return 0;
 }
 
-struct pending *pending_new(struct session *session, uint64_t id)
+struct pending *pending_new(struct session *session, uint64_t id, struct ft_error *error)
 {
-	struct pending *pending = calloc(1, sizeof(*pending));
+	struct pending *pending;
 
-	if (pending != NULL) {
-		*pending = (struct pending){.next = session->pending, .session = session, .id = id};
-		session->pending = pending;
+	if (session->pending_count >= SESSION_PENDING_MAX) {
+		(void)ft_fail(error, FT_E_BUSY, "%d requests of this connection are not answered yet",
+		        SESSION_PENDING_MAX);
+		return NULL;
 	}
+	pending = calloc(1, sizeof(*pending));
+	if (pending == NULL) {
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for a request");
+		return NULL;
+	}
+	*pending = (struct pending){.next = session->pending, .session = session, .id = id};
+	if (session->pending != NULL)
+		session->pending->previous = pending;
+	session->pending = pending;
+	session->pending_count++;
 	return pending;
 }
 
 void pending_free(struct pending *pending)
 {
-	if (pending->session != NULL) {
-		for (struct pending **at = &pending->session->pending; *at != NULL; at = &(*at)->next) {
-			if (*at == pending) {
-				*at = pending->next;
-				break;
-			}
-		}
+	struct session *session = pending->session;
+
+	if (session != NULL) {
+		if (pending->previous != NULL)
+			pending->previous->next = pending->next;
+		else
+			session->pending = pending->next;
+		if (pending->next != NULL)
+			pending->next->previous = pending->previous;
+		session->pending_count--;
 	}
 	free(pending);
+	/* The last answer may have been all that it was kept for. */
+	if (session != NULL && session->finished && !session->handling)
+		session_flush(session);
 }

@@ -15,19 +15,23 @@
 struct session;
 struct transfer;
 
+/* Replies that one session may be owed at once; one more request is busy. */
+enum { SESSION_PENDING_MAX = 4096 };
+
 struct session_events {
 	/* A whole message; never after the session began to close. */
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
 	void (*batch_end)(void *data, struct session *session); /* all that one read brought was handled */
-	void (*closed)(void *data, struct session *session);    /* forget it; freed when this returns */
+	void (*finished)(void *data, struct session *session); /* from now on nothing tells that it hung up */
+	void (*closed)(void *data, struct session *session);   /* forget it; freed when this returns */
 };
 
 /* A reply that is owed: outlives the session if need be. */
 struct pending {
-	struct pending *next;
+	struct pending *next, *previous;
 	struct session *session; /* NULL once the client is gone */
 	uint64_t id;
-	void *context;
+	struct wait *wait; /* for the end of a job, NULL if it waits for something else */
 };
 
 struct session {
@@ -50,6 +54,7 @@ struct session {
 	bool reading;
 	bool handling; /* inside a read: the write comes at its end */
 	bool ending;   /* closes when what is owed is written */
+	bool finished; /* the client asks nothing more, and may still read */
 	bool closing;
 	bool greeted; /* said hello */
 	bool watching;
@@ -57,6 +62,7 @@ struct session {
 	uint64_t partial_since_ms; /* loop time at which half a message came; 0: none is waiting */
 	struct pending *pending;
 	struct transfer *transfer; /* an import under way; the requests' to free */
+	uint32_t pending_count;
 };
 
 /* Takes over an accepted pipe's slot: call with a session whose pipe is initialised and accepted. */
@@ -76,11 +82,13 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure);
 void session_notice(
         struct session *session, const char *method, const struct ft_message *message, const void *body);
+/* Of one that asks nothing more: whether it hung up since. */
+bool session_gone(const struct session *session);
 /* Writes what was collected; called by itself at the end of a read. */
 void session_flush(struct session *session);
 
-/* Owes a reply. NULL when out of memory. */
-struct pending *pending_new(struct session *session, uint64_t id);
+/* Owes a reply. NULL when out of memory, or when too many are owed. */
+struct pending *pending_new(struct session *session, uint64_t id, struct ft_error *error);
 /* It was given, or is not owed any more. */
 void pending_free(struct pending *pending);
 

@@ -744,9 +744,8 @@ void method_import_commit(
 		session_fail(session, envelope->id, &error);
 		return;
 	}
-	transfer->pending = pending_new(session, envelope->id);
+	transfer->pending = pending_new(session, envelope->id, &error);
 	if (transfer->pending == NULL) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for an import");
 		session_fail(session, envelope->id, &error);
 		return;
 	}
