@@ -53,6 +53,10 @@ static int read_status(
 	snprintf(status->background, sizeof status->background, "%s", reply.background);
 	status->background_waiting = reply.background_waiting;
 	status->background_dropped = reply.background_dropped;
+	snprintf(status->config, sizeof status->config, "%s", reply.config);
+	status->stale_known = reply.stale_known;
+	status->stale = reply.stale;
+	status->misses = reply.misses;
 	status->protocol = reply.protocol;
 	status->pid = reply.pid;
 	status->uptime_ns = reply.uptime_ns;

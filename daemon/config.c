@@ -75,9 +75,14 @@ int config_read(struct options *options, const char *path, struct ft_error *erro
 	if (!reading.failed && ferror(reading.file)) {
 		(void)ft_fail_errno(&fault, errno != 0 ? errno : EIO, "cannot be read");
 		blame(&reading, &fault);
-	} else if (!reading.failed && line != 0) {
-		reading.line = line > 0 ? (unsigned)line : reading.line;
+	} else if (line > 0 && (!reading.failed || (unsigned)line < reading.line)) {
+		/* inih reads on after a line that it does not understand, which may have been a section. */
+		reading.failed = false;
+		reading.line = (unsigned)line;
 		(void)ft_fail(&fault, FT_E_BAD_VALUE, "neither [SECTION] nor KEY = VALUE");
+		blame(&reading, &fault);
+	} else if (!reading.failed && line != 0) {
+		(void)ft_fail(&fault, FT_E_MEMORY, "no memory to read it");
 		blame(&reading, &fault);
 	}
 	(void)fclose(reading.file);

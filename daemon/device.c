@@ -622,3 +622,18 @@ void devices_write(const struct devices *devices, struct ft_writer *writer)
 	}
 	free(state);
 }
+
+const struct device_kernel *devices_kernel(
+        const struct devices *devices, const struct store_key *key, const struct device **device)
+{
+	for (uint32_t i = 0; i < devices->count; i++) {
+		*device = devices->device[i];
+		if ((*device)->key != key->device || key->device == 0)
+			continue;
+		for (uint32_t k = 0; k < (*device)->kernel_count; k++) {
+			if ((*device)->kernel[k].id == key->kernel)
+				return &(*device)->kernel[k];
+		}
+	}
+	return NULL;
+}

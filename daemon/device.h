@@ -91,6 +91,9 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 /* Whether any runner is still to be heard. */
 bool devices_probing(const struct devices *devices);
 struct device_kernel *device_kernel_find(struct device *device, const char *kernel, struct ft_error *error);
+/* The kernel of a key, on a device that is here; NULL if it is not. */
+const struct device_kernel *devices_kernel(
+        const struct devices *devices, const struct store_key *key, const struct device **device);
 /* As `status` and `devices` show them. */
 void devices_write(const struct devices *devices, struct ft_writer *writer);
 

@@ -9,12 +9,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/metrics.h"
 #include "daemon/notify.h"
-#include "daemon/request.h"
 
 enum { EXIT_BAD_USAGE = 2 };
 
+/* A commit that takes so long will not come: even a disk that is rebuilt answers sooner. */
+static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
+
 struct daemon {
+	int argc;
+	char **argv;
 	uv_loop_t loop;
 	struct log log;
 	struct options options;
@@ -29,8 +34,9 @@ struct daemon {
 	struct requests requests;
 	uv_signal_t signals[3];
 	uv_timer_t watchdog;
+	struct metrics_file metrics;
 	/* What was begun, and so must be ended. */
-	bool has_devices, has_server, has_queue, has_requests, has_background;
+	bool has_devices, has_server, has_queue, has_requests, has_background, has_metrics;
 	bool stopping;
 	bool store_closing;
 	int status;
@@ -107,6 +113,8 @@ static void stop(struct daemon *daemon)
 	notify_send(&daemon->notify, "STOPPING=1");
 	if (daemon->has_background)
 		background_stop(&daemon->background);
+	if (daemon->has_metrics)
+		metrics_file_stop(&daemon->metrics);
 	if (daemon->has_queue)
 		queue_stop(&daemon->queue);
 	if (daemon->has_requests)
@@ -118,13 +126,41 @@ static void stop(struct daemon *daemon)
 	maybe_close_store(daemon);
 }
 
+/* Reads file and flags anew. With a fault in them, all stays as it was. */
+static void reload(struct daemon *daemon)
+{
+	struct options *fresh = malloc(sizeof(*fresh));
+	struct ft_error error;
+	char lines[64];
+	char rest[512];
+
+	(void)snprintf(lines, sizeof(lines), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, uv_hrtime() / 1000);
+	notify_send(&daemon->notify, lines);
+	if (fresh == NULL) {
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: no memory");
+	} else if (options_parse(fresh, daemon->argc, daemon->argv, &error) == OPTIONS_BAD) {
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s", error.message);
+	} else {
+		options_reload(&daemon->options, fresh, rest, sizeof(rest));
+		daemon->log.level = daemon->options.log_level;
+		access_init(&daemon->access, &daemon->options);
+		if (daemon->has_metrics)
+			metrics_file_configure(&daemon->metrics);
+		log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
+		        fresh->config[0] != '\0' ? fresh->config : "none",
+		        rest[0] != '\0' ? "; not before a restart: " : "", rest);
+	}
+	free(fresh);
+	notify_send(&daemon->notify, "READY=1");
+}
+
 static void signalled(uv_signal_t *handle, int number)
 {
 	struct daemon *daemon = handle->data;
 
 	if (number == SIGHUP) {
-		log_line(&daemon->log, LOG_LEVEL_NOTICE,
-		        "nothing to reload: all options are on the command line");
+		if (!daemon->stopping)
+			reload(daemon);
 		return;
 	}
 	log_line(&daemon->log, LOG_LEVEL_INFO, "stopping signal=%d", number);
@@ -134,8 +170,19 @@ static void signalled(uv_signal_t *handle, int number)
 static void feed_watchdog(uv_timer_t *timer)
 {
 	struct daemon *daemon = timer->data;
+	struct store_facts facts = {0};
 
-	notify_send(&daemon->notify, "WATCHDOG=1");
+	/* That this is called shows that the loop turns. The writer's thread must, too: without it nothing is
+	 * ever acknowledged again. */
+	if (daemon->store != NULL)
+		store_facts(daemon->store, &facts);
+	if (facts.stuck_ns < stuck_ns) {
+		notify_send(&daemon->notify, "WATCHDOG=1");
+		return;
+	}
+	log_line(&daemon->log, LOG_LEVEL_ERROR,
+	        "the store's writer has not come back for %" PRIu64 " s: the watchdog is not fed any more",
+	        facts.stuck_ns / 1000000000);
 }
 
 static void answers_changed(void *data, const struct store_key *key)
@@ -352,6 +399,9 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	daemon->has_queue = true;
 	background_settled(&daemon->background, NULL); /* devices that were known need not be heard */
+	if (metrics_file_init(&daemon->metrics, &daemon->loop, &daemon->requests, error) != 0)
+		return -1;
+	daemon->has_metrics = true;
 	if (daemon->notify.watchdog_ns > 0)
 		(void)uv_timer_start(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
 		        daemon->notify.watchdog_ns / 2000000);
@@ -387,6 +437,8 @@ int main(int argc, char **argv)
 	daemon = calloc(1, sizeof(*daemon));
 	if (daemon == NULL)
 		return EXIT_FAILURE;
+	daemon->argc = argc;
+	daemon->argv = argv;
 	daemon->notify.socket = -1;
 	daemon->board.descriptor = -1;
 	switch (options_parse(&daemon->options, argc, argv, &error)) {

@@ -16,5 +16,7 @@ method_call method_code;
 method_call method_pin, method_unpin, method_forget, method_pause, method_resume;
 /* transfer.c: from store to store */
 method_call method_export, method_import_begin, method_import_rows, method_import_commit;
+/* metrics.c: figures for a monitoring system */
+method_call method_metrics;
 
 #endif

@@ -13,6 +13,12 @@ enum { RETRY_MS = 2000 };
 /* Jobs of one command come within this time. */
 static const uint64_t together_ns = 10000000000;
 
+const char *const queue_end_words[QUEUE_ENDS] = {
+        [QUEUE_DONE] = "done",
+        [QUEUE_FAILED] = "failed",
+        [QUEUE_CANCELLED] = "cancelled",
+};
+
 struct wait {
 	struct wait *next;
 	struct wait **link; /* what points at it */
@@ -262,6 +268,10 @@ static void job_over(struct job *job)
 
 	job->over = true;
 	job->ending = false;
+	for (int end = 0; end < QUEUE_ENDS; end++)
+		queue->ends[end] += strcmp(job->info.state, queue_end_words[end]) == 0;
+	if (job->info.sweep_ns > 0)
+		histogram_add(&queue->sweeps, job->info.sweep_ns, 1);
 	queue->active--;
 	queue->ended++;
 	if (queue->running == job)
@@ -973,6 +983,7 @@ void queue_runner_event(struct queue *queue, struct runner_slot *slot, const str
 void queue_runner_gone(
         struct queue *queue, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
 {
+	queue->gone[cause]++;
 	sweep_runner_gone(&queue->sweep, slot, cause, why);
 }
 

@@ -5,6 +5,7 @@
 #ifndef FLYTUNE_DAEMON_QUEUE_H
 #define FLYTUNE_DAEMON_QUEUE_H
 
+#include "daemon/histogram.h"
 #include "daemon/sweep.h"
 
 enum {
@@ -30,6 +31,9 @@ struct queue_events {
 	void (*swept)(void *data, const struct subject *subject, const struct ft_job *job, bool busy);
 };
 
+enum queue_end { QUEUE_DONE, QUEUE_FAILED, QUEUE_CANCELLED, QUEUE_ENDS };
+extern const char *const queue_end_words[QUEUE_ENDS];
+
 struct queue {
 	struct devices *devices;
 	struct store *store;
@@ -42,7 +46,11 @@ struct queue {
 	struct job *first; /* all jobs, by id */
 	uint32_t active;
 	uint32_t ended;
-	uint64_t restarts;     /* of runners, for the figures */
+	/* Figures, since the start. */
+	uint64_t restarts; /* of runners */
+	uint64_t gone[RUNNER_UNSTARTED + 1];
+	uint64_t ends[QUEUE_ENDS];
+	struct histogram sweeps;
 	bool let;              /* one background job may start */
 	bool held;             /* nothing may start: a runner is being asked something else */
 	bool interrupted;      /* the running sweep was told to make way: its job waits again */

@@ -30,17 +30,27 @@ uint64_t requests_clock_ns(void)
 
 int requests_reading(struct requests *requests, struct ft_error *error)
 {
-	if (!requests->reading && store_begin(requests->store, error) != 0)
+	if (requests->reading)
+		return 0;
+	if (store_begin(requests->store, error) != 0)
 		return -1;
 	requests->reading = true;
+	requests->batch_began_ns = requests_clock_ns();
 	return 0;
 }
 
 void requests_batch_end(struct requests *requests)
 {
-	if (requests->reading)
-		store_end(requests->store);
+	if (!requests->reading)
+		return;
+	store_end(requests->store);
 	requests->reading = false;
+	/* Two looks at the clock a batch, not two a lookup. */
+	if (requests->batch_lookups > 0)
+		histogram_add(&requests->latency,
+		        (requests_clock_ns() - requests->batch_began_ns) / requests->batch_lookups,
+		        requests->batch_lookups);
+	requests->batch_lookups = 0;
 }
 
 static bool allowed(struct requests *requests, const struct session *session, const char *what,
@@ -133,8 +143,8 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 /* What is stale comes back by itself; it is only told how much it is wanted. */
 static void count_miss(struct requests *requests, const struct ft_lookup_request *request)
 {
-	uint64_t asked =
-	        misses_count(&requests->misses, &requests->subject, request->repeats, requests_clock_ns());
+	uint64_t asked = misses_count(
+	        &requests->misses, &requests->subject, request->repeats, requests->batch_began_ns);
 
 	if (strncmp(requests->answer.reason, "stale", 5) == 0)
 		background_want(requests->background, &requests->subject, BACKGROUND_UPGRADE, asked);
@@ -156,6 +166,7 @@ static void method_lookup(
 		return;
 	}
 	requests->lookups[source]++;
+	requests->batch_lookups++;
 	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
 	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && requests->subject.key.device != 0)
 		count_miss(requests, &request);
@@ -368,6 +379,8 @@ void requests_stop(struct requests *requests)
 {
 	struct ft_error error;
 
+	if (requests->census.timer.data != NULL)
+		census_stop(&requests->census);
 	(void)ft_fail(&error, FT_E_UNAVAILABLE, "the daemon is stopping");
 	while (requests->parked != NULL) {
 		struct parked *parked = requests->parked;
@@ -516,6 +529,7 @@ static const struct method {
         {"code", ACCESS_MEMBER, method_code},
         {"status", ACCESS_ANYONE, method_status},
         {"devices", ACCESS_ANYONE, method_devices},
+        {"metrics", ACCESS_ANYONE, method_metrics},
         {"watch", ACCESS_MEMBER, method_watch},
         {"misses", ACCESS_MEMBER, method_misses},
         {"pin", ACCESS_ADMIN, method_pin},
@@ -615,7 +629,9 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 	        .background = background,
 	        .started_ns = requests_clock_ns(),
 	};
-	return misses_init(&requests->misses, error);
+	if (misses_init(&requests->misses, error) != 0)
+		return -1;
+	return census_init(&requests->census, server->loop, store, devices, error);
 }
 
 void requests_free(struct requests *requests)

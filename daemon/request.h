@@ -4,7 +4,9 @@
 
 #include "daemon/access.h"
 #include "daemon/background.h"
+#include "daemon/census.h"
 #include "daemon/board.h"
+#include "daemon/histogram.h"
 #include "daemon/lookup.h"
 #include "daemon/miss.h"
 #include "daemon/queue.h"
@@ -24,11 +26,15 @@ struct requests {
 	uint64_t started_ns; /* monotonic */
 	bool reading;        /* the store's read transaction is open for this batch of requests */
 	uint64_t lookups[LOOKUP_SOURCES];
-	uint64_t refused; /* lookups that ended in an error */
-	uint64_t denied;  /* requests of users who may not */
+	uint64_t refused;         /* lookups that ended in an error */
+	struct histogram latency; /* of lookups */
+	uint64_t batch_began_ns;  /* monotonic; of this batch of requests, once it reads the store */
+	uint32_t batch_lookups;
+	uint64_t denied; /* requests of users who may not */
 	struct log_limit denials;
 	struct misses misses;
 	struct background *background;
+	struct census census;
 	struct parked *parked;
 	unsigned parked_count;
 	struct ft_answer answer; /* of the lookup being answered: large, so not on the stack of each */
@@ -45,7 +51,7 @@ void requests_batch_end(struct requests *requests);
 void requests_session_closed(struct requests *requests, struct session *session);
 /* A device was heard: what was parked is tried again. */
 void requests_settled(struct requests *requests);
-/* Answers what is parked with an error. */
+/* Answers what is parked with an error, and closes handles. */
 void requests_stop(struct requests *requests);
 
 /* ---- for the methods ---- */

@@ -107,12 +107,13 @@ static void connected(uv_stream_t *listener, int status)
 	struct ft_error error;
 
 	if (status != 0) {
-		log_line(server->log, LOG_LEVEL_WARNING, "cannot accept: %s", uv_strerror(status));
+		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "cannot accept: %s",
+		        uv_strerror(status));
 		return;
 	}
-	session = session_new(server->loop, server->log, &session_events, server);
+	session = session_new(server->loop, server->log, &server->limits, &session_events, server);
 	if (session == NULL) {
-		log_line(server->log, LOG_LEVEL_WARNING, "no memory for a client");
+		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "no memory for a client");
 		return; /* the listener stops polling until uv_accept: it is the brake */
 	}
 	session->number = ++server->accepted;
@@ -126,14 +127,14 @@ static void connected(uv_stream_t *listener, int status)
 		return;
 	}
 	if (session_start(session, server->access, &error) != 0) {
-		log_line(server->log, LOG_LEVEL_WARNING, "%s", error.message);
+		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "%s", error.message);
 		session_close(session);
 		return;
 	}
 	if (server->count > server->clients_max) {
-		if (server->refused++ == 0)
-			log_line(server->log, LOG_LEVEL_WARNING, "too many clients max=%u",
-			        server->clients_max);
+		server->refused++;
+		log_limited(server->log, &server->full_limit, LOG_LEVEL_WARNING, "too many clients max=%u",
+		        server->clients_max);
 		(void)ft_fail(
 		        &error, FT_E_BUSY, "the daemon serves %u clients, and no more", server->clients_max);
 		session_refuse(session, 0, &error);

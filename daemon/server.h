@@ -27,6 +27,8 @@ struct server {
 	uint32_t clients_max;
 	uint64_t accepted;
 	uint64_t refused;
+	struct session_limits limits;
+	struct log_limit accept_limit, full_limit;
 };
 
 /* Listens on `descriptor` if it is not -1, else on options->socket, whose stale file it removes; a socket

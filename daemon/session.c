@@ -70,8 +70,8 @@ void session_flush(struct session *session)
 	if (session->closing || session->writing)
 		return;
 	if (!ft_writer_ok(&session->out)) {
-		log_line(session->log, LOG_LEVEL_NOTICE, "session let go: it does not read session=%" PRIu64,
-		        session->number);
+		log_limited(session->log, &session->limits->slow, LOG_LEVEL_NOTICE,
+		        "session let go: it does not read session=%" PRIu64, session->number);
 		session_close(session);
 		return;
 	}
@@ -192,8 +192,8 @@ void session_notice(
 	if (session->closing || session->ending)
 		return;
 	if (owed(session) > NOTICE_LIMIT) {
-		log_line(session->log, LOG_LEVEL_NOTICE, "watcher let go: it does not read session=%" PRIu64,
-		        session->number);
+		log_limited(session->log, &session->limits->slow, LOG_LEVEL_NOTICE,
+		        "watcher let go: it does not read session=%" PRIu64, session->number);
 		session_close(session);
 		return;
 	}
@@ -256,7 +256,7 @@ static void take_messages(struct session *session)
 		if (found == 0)
 			break;
 		if (found < 0 || ft_open_envelope(message, &envelope, &error) != 0) {
-			log_line(session->log, LOG_LEVEL_NOTICE,
+			log_limited(session->log, &session->limits->framing, LOG_LEVEL_NOTICE,
 			        "session broke the framing session=%" PRIu64 " uid=%u: %s", session->number,
 			        session->user, error.message);
 			session_refuse(session, 0, &error);
@@ -313,14 +313,15 @@ static void resume_reading(struct session *session)
 
 /* ---- life ---- */
 
-struct session *session_new(
-        uv_loop_t *loop, const struct log *log, const struct session_events *events, void *data)
+struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_limits *limits,
+        const struct session_events *events, void *data)
 {
 	struct session *session = calloc(1, sizeof(*session));
 
 	if (session == NULL)
 		return NULL;
 	session->log = log;
+	session->limits = limits;
 	session->events = events;
 	session->data = data;
 	(void)uv_pipe_init(loop, &session->pipe, 0);

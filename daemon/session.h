@@ -26,6 +26,11 @@ struct session_events {
 	void (*closed)(void *data, struct session *session);   /* forget it; freed when this returns */
 };
 
+/* What sessions may bring into the log as often as they like. */
+struct session_limits {
+	struct log_limit framing, slow;
+};
+
 /* A reply that is owed: outlives the session if need be. */
 struct pending {
 	struct pending *next, *previous;
@@ -37,6 +42,7 @@ struct pending {
 struct session {
 	struct session *next, *previous; /* of the server's list */
 	const struct log *log;
+	struct session_limits *limits;
 	const struct session_events *events;
 	void *data;
 	uint64_t number;
@@ -66,8 +72,8 @@ struct session {
 };
 
 /* Takes over an accepted pipe's slot: call with a session whose pipe is initialised and accepted. */
-struct session *session_new(
-        uv_loop_t *loop, const struct log *log, const struct session_events *events, void *data);
+struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_limits *limits,
+        const struct session_events *events, void *data);
 /* After uv_accept. */
 int session_start(struct session *session, const struct access *access, struct ft_error *error);
 /* Closes now; `closed` follows. */

@@ -31,6 +31,14 @@ const struct store_limits store_limits_usual = {
 
 /* ---- small things ---- */
 
+uint64_t store_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 uint64_t store_wall_ns(void)
 {
 	struct timespec now;
@@ -917,6 +925,8 @@ void store_facts(struct store *store, struct store_facts *facts)
 	facts->damaged = store->damaged;
 	pthread_mutex_lock(&store->lock);
 	facts->commits = store->commits;
+	if (store->busy_since_ns != 0)
+		facts->stuck_ns = store_clock_ns() - store->busy_since_ns;
 	memcpy(facts->degraded, store->degraded, sizeof(facts->degraded));
 	pthread_mutex_unlock(&store->lock);
 	if (facts->degraded[0] == '\0' &&

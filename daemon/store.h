@@ -76,6 +76,7 @@ struct store_facts {
 	uint64_t answers;      /* problems with an answer record */
 	uint64_t damaged;      /* since start */
 	uint64_t commits;
+	uint64_t stuck_ns;             /* for which the writer has been at the same group; 0: it is not */
 	char degraded[FT_REASON_SIZE]; /* why writes fail now, "" if they do not */
 };
 void store_facts(struct store *store, struct store_facts *facts);

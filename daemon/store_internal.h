@@ -135,6 +135,7 @@ struct store {
 	bool park;          /* the writer wants to close the environment */
 	uint64_t final_job; /* ids from here on were never given out; set with stop */
 	uint64_t commits;
+	uint64_t busy_since_ns; /* monotonic: the writer took up a group, and has not put it down; 0: none */
 	char degraded[FT_REASON_SIZE];
 
 	atomic_bool parked; /* set by the loop thread, cleared by the writer */
@@ -168,6 +169,7 @@ uint64_t store_used_bytes(MDB_txn *txn, MDB_dbi dbi);
 /* The identity that a device has now; 0 if none was set. */
 int store_read_identity(MDB_txn *txn, MDB_dbi dbi, uint32_t device, uint32_t *identity);
 uint64_t store_wall_ns(void);
+uint64_t store_clock_ns(void); /* monotonic */
 int store_new_uuid(char *uuid, struct ft_error *error);
 
 /* reads.c: the snapshot that the loop thread reads moves on to the last commit. */

@@ -35,21 +35,6 @@ struct outgoing {
 	struct ft_row row;
 };
 
-static const struct device_kernel *local_kernel(
-        const struct devices *devices, const struct store_key *key, const struct device **device)
-{
-	for (uint32_t i = 0; i < devices->count; i++) {
-		*device = devices->device[i];
-		if ((*device)->key != key->device || key->device == 0)
-			continue;
-		for (uint32_t k = 0; k < (*device)->kernel_count; k++) {
-			if ((*device)->kernel[k].id == key->kernel)
-				return &(*device)->kernel[k];
-		}
-	}
-	return NULL;
-}
-
 static bool copy_name(const char *name, char *into, size_t size)
 {
 	return name != NULL && (size_t)snprintf(into, size, "%s", name) < size;
@@ -61,7 +46,7 @@ static bool fill_row(struct outgoing *out, const struct store_key *key, const st
 	struct store *store = out->requests->store;
 	struct ft_row *row = &out->row;
 	const struct device *device;
-	const struct device_kernel *kernel = local_kernel(out->requests->devices, key, &device);
+	const struct device_kernel *kernel = devices_kernel(out->requests->devices, key, &device);
 	bool stale = kernel == NULL || kernel->identity != answer->winner.identity;
 
 	memset(row, 0, sizeof(*row));

@@ -475,6 +475,8 @@ static void open_anew(struct store *store, const struct ft_error *why)
 		while (!store->stop && pthread_cond_timedwait(&store->wake, &store->lock, &until) == 0)
 			continue;
 		refused = take_all(store);
+		/* It waits for a disk, and would after a restart as well. */
+		store->busy_since_ns = store_clock_ns();
 		stop = store->stop;
 		pthread_mutex_unlock(&store->lock);
 		fail_from(refused, why);
@@ -570,6 +572,7 @@ static enum work wait_for_work(struct store *store, struct store_batch **group)
 	size_t ops = 0;
 
 	pthread_mutex_lock(&store->lock);
+	store->busy_since_ns = 0;
 	while (store->waiting == NULL && !store->stop && work == WORK_GROUP) {
 		/* While all is well there is nothing to wake up for. */
 		if (store->degraded[0] == '\0')
@@ -598,6 +601,8 @@ static enum work wait_for_work(struct store *store, struct store_batch **group)
 			store->waiting_end = &store->waiting;
 		work = WORK_GROUP;
 	}
+	if (work == WORK_GROUP || work == WORK_PROBE)
+		store->busy_since_ns = store_clock_ns();
 	pthread_mutex_unlock(&store->lock);
 	return work;
 }

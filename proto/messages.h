@@ -241,30 +241,34 @@ FT_DECLARE_MESSAGE(device_state, FT_DEVICE_STATE)
 #define FT_DEVICES_REPLY(F) F(RAW, devices, 0, FT_REQUIRED) /* device_state */
 FT_DECLARE_MESSAGE(devices_reply, FT_DEVICES_REPLY)
 
-#define FT_STATUS_REPLY(F)                                                                          \
-	F(TEXT, server, 64, FT_REQUIRED)                                                            \
-	F(UINT, protocol, 0, FT_REQUIRED)                                                           \
-	F(UINT, pid, 0, FT_REQUIRED)                                                                \
-	F(UINT, uptime_ns, 0, FT_REQUIRED)                                                          \
-	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)                                                   \
-	F(UINT, generation, 0, FT_REQUIRED)                                                         \
-	F(TEXT, state_dir, 256, FT_REQUIRED)                                                        \
-	F(UINT, store_bytes, 0, FT_REQUIRED)                                                        \
-	F(UINT, store_limit, 0, FT_REQUIRED)                                                        \
-	F(UINT, answers, 0, FT_REQUIRED) /* problems with an answer of their own */                 \
-	F(UINT, damaged, 0, FT_REQUIRED) /* records found damaged since the start */                \
-	F(UINT, sessions, 0, FT_REQUIRED)                                                           \
-	F(UINT, jobs_queued, 0, FT_REQUIRED)                                                        \
-	F(UINT, jobs_running, 0, FT_REQUIRED)                                                       \
-	F(BOOL, paused, 0, FT_REQUIRED)                                                             \
-	F(RAW, lookups, 0, FT_REQUIRED) /* a map: source to count */                                \
-	F(UINT, runner_restarts, 0, FT_REQUIRED)                                                    \
-	F(TEXT, degraded, FT_REASON_SIZE, FT_OPTIONAL) /* what does not work, and why */            \
-	F(TEXT, access, FT_REASON_SIZE, FT_OPTIONAL)   /* who may do what, in words */              \
-	F(UINT, background_waiting, 0, FT_OPTIONAL)    /* problems to be swept in the background */ \
-	F(UINT, background_dropped, 0, FT_OPTIONAL)    /* such that had no room, since the start */ \
-	F(TEXT, background, 64, FT_OPTIONAL)           /* what that work is doing */                \
-	F(RAW, devices, 0, FT_REQUIRED)                /* device_state */
+#define FT_STATUS_REPLY(F)                                                                                 \
+	F(TEXT, server, 64, FT_REQUIRED)                                                                   \
+	F(UINT, protocol, 0, FT_REQUIRED)                                                                  \
+	F(UINT, pid, 0, FT_REQUIRED)                                                                       \
+	F(UINT, uptime_ns, 0, FT_REQUIRED)                                                                 \
+	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)                                                          \
+	F(UINT, generation, 0, FT_REQUIRED)                                                                \
+	F(TEXT, state_dir, 256, FT_REQUIRED)                                                               \
+	F(UINT, store_bytes, 0, FT_REQUIRED)                                                               \
+	F(UINT, store_limit, 0, FT_REQUIRED)                                                               \
+	F(UINT, answers, 0, FT_REQUIRED) /* problems with an answer of their own */                        \
+	F(UINT, damaged, 0, FT_REQUIRED) /* records found damaged since the start */                       \
+	F(UINT, sessions, 0, FT_REQUIRED)                                                                  \
+	F(UINT, jobs_queued, 0, FT_REQUIRED)                                                               \
+	F(UINT, jobs_running, 0, FT_REQUIRED)                                                              \
+	F(BOOL, paused, 0, FT_REQUIRED)                                                                    \
+	F(RAW, lookups, 0, FT_REQUIRED) /* a map: source to count */                                       \
+	F(UINT, runner_restarts, 0, FT_REQUIRED)                                                           \
+	F(TEXT, degraded, FT_REASON_SIZE, FT_OPTIONAL) /* what does not work, and why */                   \
+	F(TEXT, access, FT_REASON_SIZE, FT_OPTIONAL)   /* who may do what, in words */                     \
+	F(UINT, stale, 0, FT_OPTIONAL)       /* answers tuned under an identity that is none of today's */ \
+	F(BOOL, stale_known, 0, FT_OPTIONAL) /* they were counted */                                       \
+	F(UINT, misses, 0, FT_OPTIONAL)      /* lookups without a result of their own, since the start */  \
+	F(TEXT, config, 256, FT_OPTIONAL)    /* the configuration file that was read */                    \
+	F(UINT, background_waiting, 0, FT_OPTIONAL) /* problems to be swept in the background */           \
+	F(UINT, background_dropped, 0, FT_OPTIONAL) /* such that had no room, since the start */           \
+	F(TEXT, background, 64, FT_OPTIONAL)        /* what that work is doing */                          \
+	F(RAW, devices, 0, FT_REQUIRED)             /* device_state */
 FT_DECLARE_MESSAGE(status_reply, FT_STATUS_REPLY)
 
 /* What an operator changes: `pin` takes all of it, `unpin` and `forget` no config. */
@@ -349,6 +353,9 @@ FT_DECLARE_MESSAGE(import_note, FT_IMPORT_NOTE)
 	F(UINT, generation, 0, FT_OPTIONAL)                                                  \
 	F(TEXT, store, FT_UUID_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(import_reply, FT_IMPORT_REPLY)
+
+#define FT_METRICS_REPLY(F) F(BYTES, page, 0, FT_REQUIRED) /* Prometheus text format */
+FT_DECLARE_MESSAGE(metrics_reply, FT_METRICS_REPLY)
 
 /* An act that replies nothing. */
 #define FT_EMPTY(F) F(BOOL, ok, 0, FT_OPTIONAL)

@@ -50,6 +50,7 @@ extern const struct command command_resume;
 extern const struct command command_code;
 extern const struct command command_export;
 extern const struct command command_import;
+extern const struct command command_metrics;
 
 /* Says what is wrong with the words of a command, and where help is. */
 enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)

@@ -29,6 +29,7 @@ static const struct command *const commands[] = {
         &command_resume,
         &command_export,
         &command_import,
+        &command_metrics,
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

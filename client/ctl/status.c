@@ -44,7 +44,7 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	snprintf(token, sizeof token, "%s:%" PRIu64, status->store, status->generation);
 	return json_print(json_pack(
 	        "{s:s, s:I, s:I, s:f, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:b, "
-	        "s:I, s:o, s:s, s:s, s:{s:s, s:I, s:I}, s:o}",
+	        "s:I, s:o, s:s, s:s, s:{s:s, s:I, s:I}, s:o, s:I, s:o, s:o}",
 	        "server", status->server, "protocol", (json_int_t)status->protocol, "pid",
 	        (json_int_t)status->pid, "uptime_s", (double)status->uptime_ns / 1e9, "store", status->store,
 	        "generation", (json_int_t)status->generation, "token", token, "state_dir", status->state_dir,
@@ -55,7 +55,20 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	        status->paused, "runner_restarts", (json_int_t)status->runner_restarts, "lookups", lookups,
 	        "degraded", status->degraded, "access", status->access, "background", "state",
 	        status->background, "waiting", (json_int_t)status->background_waiting, "dropped",
-	        (json_int_t)status->background_dropped, "devices", json_devices(devices)));
+	        (json_int_t)status->background_dropped, "stale",
+	        status->stale_known ? json_integer((json_int_t)status->stale) : json_null(), "misses",
+	        (json_int_t)status->misses, "config", json_text(status->config), "devices",
+	        json_devices(devices)));
+}
+
+static const char *stale_words(const struct flytune_status *status, char text[FORMAT_SIZE])
+{
+	text[0] = '\0';
+	if (!status->stale_known)
+		snprintf(text, FORMAT_SIZE, ", the stale ones are being counted");
+	else if (status->stale > 0)
+		snprintf(text, FORMAT_SIZE, ", %" PRIu64 " stale", status->stale);
+	return text;
 }
 
 static void print_status(const struct flytune_status *status, const flytune_device_list *devices)
@@ -71,8 +84,8 @@ static void print_status(const struct flytune_status *status, const flytune_devi
 	        format_bytes(status->store_bytes, text), format_bytes(status->store_limit, limit),
 	        status->store_limit == 0 ? 0.0
 	                                 : 100.0 * (double)status->store_bytes / (double)status->store_limit);
-	table_fact(
-	        &table, "answers", "%" PRIu64 " problem%s", status->answers, status->answers == 1 ? "" : "s");
+	table_fact(&table, "answers", "%" PRIu64 " problem%s%s", status->answers,
+	        status->answers == 1 ? "" : "s", stale_words(status, text));
 	if (status->damaged > 0)
 		table_fact(&table, "damaged", "%" PRIu64 " records", status->damaged);
 	table_fact(&table, "generation", "%s:%" PRIu64, status->store, status->generation);
@@ -88,7 +101,9 @@ static void print_status(const struct flytune_status *status, const flytune_devi
 	        "%" PRIu64 " pinned, %" PRIu64 " tuned, %" PRIu64 " imported, %" PRIu64 " nearest, %" PRIu64
 	        " default",
 	        status->pinned, status->tuned, status->imported, status->nearest, status->standard);
+	table_fact(&table, "misses", "%" PRIu64, status->misses);
 	table_fact(&table, "access", "%s", status->access);
+	table_fact(&table, "config", "%s", status->config);
 	table_fact(&table, "sessions", "%" PRIu64, status->sessions);
 	if (status->runner_restarts > 0)
 		table_fact(&table, "runners", "%" PRIu64 " restarted", status->runner_restarts);

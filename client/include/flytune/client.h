@@ -806,6 +806,10 @@ struct flytune_status {
 	char background[64];              /* what background work is doing; "": there is none */
 	uint64_t background_waiting;      /* problems to be swept in the background */
 	uint64_t background_dropped;      /* such that had no room, since the daemon's start */
+	int stale_known;                  /* the daemon has counted the stale ones; else ask again */
+	uint64_t stale;                   /* answers tuned under an identity that is none of today's */
+	uint64_t misses;                  /* lookups without a result of their own, since the start */
+	char config[256];                 /* the configuration file that the daemon read; "" if none */
 };
 
 static inline void flytune_status_init(struct flytune_status *status)
@@ -817,6 +821,13 @@ static inline void flytune_status_init(struct flytune_status *status)
 /* `devices` may be NULL; else it is a list to be freed. */
 FLYTUNE_API enum flytune_code flytune_status(flytune_client *client, struct flytune_status *status,
         flytune_device_list **devices, struct flytune_error *error);
+
+/* The daemon's figures in the Prometheus text format, terminated, to be released with flytune_text_free.
+ * `length` may be NULL. */
+FLYTUNE_API enum flytune_code flytune_metrics(
+        flytune_client *client, char **page, size_t *length, struct flytune_error *error);
+/* NULL is fine. */
+FLYTUNE_API void flytune_text_free(char *text);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,109 @@
+"""The configuration file, from the command line to a reload."""
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+import harness
+from harness import problem, shape
+
+
+def check(*arguments):
+    return subprocess.run([str(harness.FLYTUNED), *map(str, arguments), "--check-config"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=harness.DEADLINE, check=False)
+
+
+def test_a_fault_in_the_file_is_named_with_its_line_before_anything_is_done(daemons, tmp_path):
+    path = tmp_path / "flytuned.conf"
+    path.write_text("[queue]\nbudget = 5\nbugdet = 6\n")
+    done = check("--config", path)
+    assert done.returncode == 2 and f"{path}:3:" in done.stderr and "bugdet" in done.stderr
+    daemon = daemons("/bin/true", arguments=["--config", path])
+    assert daemon.spawn().wait(harness.DEADLINE) == 2
+    daemon.process = None
+    assert f"{path}:3:" in daemon.log() and not daemon.state.exists()
+    path.write_text("[queue]\nbudget = 5\n")
+    done = check("--config", path)
+    assert done.returncode == 0 and str(path) in done.stdout
+    assert check("--config", tmp_path / "none").returncode == 2
+
+
+def test_the_example_is_sound():
+    assert check("--config", harness.BUILD / "daemon" / "flytuned.conf").returncode == 0
+
+
+class Manager:
+    """The service manager's end of sd_notify."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.settimeout(harness.DEADLINE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def until(self, wanted):
+        """All messages up to the first with this line."""
+        said = []
+        while True:
+            said.append(self.socket.recv(4096).decode())
+            if wanted in said[-1].split("\n"):
+                return said
+
+
+def test_a_reload_changes_what_can_change_live_and_tells_the_manager(daemons, runner, tmp_path):
+    path = tmp_path / "flytuned.conf"
+    path.write_text("[daemon]\nlog_level = notice\n")
+    daemon = daemons(runner, arguments=["--config", path])
+    with Manager(daemon.short / "notify") as manager:
+        daemon.spawn(daemon.short / "notify")
+        manager.until("READY=1")
+        path.write_text(f"[daemon]\nlog_level = debug\nmax_clients = 7\nadmin_group = nobody-has-this\n"
+                        f"[queue]\njobs_per_user = 1\n[metrics]\nfile = {tmp_path}/flytuned.prom\ninterval = 0.05\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        said = manager.until("READY=1")
+        assert said[0].startswith("RELOADING=1\nMONOTONIC_USEC=")
+        assert int(said[0].split("=")[2]) > 0
+        daemon.heard("not before a restart: daemon.max_clients")
+        assert "nobody-has-this" in daemon.status()["access"]
+        daemon.lookup()
+        daemon.heard("debug: session opened")
+        harness.until(lambda: (tmp_path / "flytuned.prom").exists(), "metrics are written")
+        # With a fault in the file all stays as it was.
+        path.write_text("[daemon]\nlog_level = loud\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        manager.until("READY=1")
+        daemon.heard(f"{path}:2:")
+        assert "nobody-has-this" in daemon.status()["access"]
+        # And back: what is set no more has its default again.
+        path.write_text("")
+        daemon.process.send_signal(signal.SIGHUP)
+        manager.until("READY=1")
+        assert "flytune-admin" in daemon.status()["access"]
+
+
+def test_flags_win_over_the_file_after_a_reload_as_well(daemons, runner, tmp_path):
+    path = tmp_path / "flytuned.conf"
+    path.write_text("[daemon]\nadmin_group = from-the-file\n")
+    daemon = daemons(runner, arguments=["--config", path, "--admin-group", "from-a-flag"]).start()
+    assert "from-a-flag" in daemon.status()["access"]
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.heard("configuration reloaded")
+    assert "from-a-flag" in daemon.status()["access"]
+
+
+def test_a_pause_and_running_jobs_outlive_a_reload(daemon, runner):
+    gate = runner.gate("round")
+    runner.write(f"at round 2 once gate {gate}")
+    job = daemon.ctl("tune", *shape(), "--no-wait").json[0]["job"]
+    gate.arrived()
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.heard("configuration reloaded")
+    gate.release()
+    harness.until(lambda: daemon.ctl("jobs", job).json["jobs"][0]["state"] == "done", "the job ends")

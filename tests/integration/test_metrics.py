@@ -1,0 +1,162 @@
+"""What an operator sees: metrics, on request and in a file, and the status."""
+import re
+
+import harness
+from harness import problem, shape
+
+LINE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[a-z]+="[^"\\\n]*"(?:,[a-z]+="[^"\\\n]*")*\})? ([0-9.eE+-]+|\+Inf|NaN)$')
+
+
+def parse(page):
+    """The figures of a page, which must be what a Prometheus server takes."""
+    figures, typed = {}, {}
+    assert page.endswith("\n")
+    for line in page.splitlines():
+        if line.startswith("# "):
+            word, name, rest = line[2:].split(" ", 2)
+            assert word in ("HELP", "TYPE") and rest
+            if word == "TYPE":
+                assert name not in typed and rest in ("counter", "gauge", "histogram")
+                typed[name] = rest
+            continue
+        found = LINE.match(line)
+        assert found, line
+        name, labels, value = found.groups()
+        base = re.sub(r"_(bucket|sum|count)$", "", name)
+        assert name in typed or typed.get(base) == "histogram", f"{name} has no type"
+        key = name + (labels or "")
+        assert key not in figures, f"{key} stands twice"
+        figures[key] = float(value)
+    return figures
+
+
+def metrics(daemon):
+    return parse(daemon.ctl("metrics", as_json=False).output)
+
+
+def known(daemon):
+    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    return daemon
+
+
+def test_the_page_counts_what_happened(daemon):
+    known(daemon)
+    before = metrics(daemon)
+    daemon.tune()
+    for _ in range(3):
+        daemon.lookup()
+    daemon.lookup(m=100)
+    daemon.lookup(m=9999)
+    config = daemon.lookup()["config"]
+    daemon.ctl("pin", *shape(m=5), "--config", ",".join(f"{knob}={value}" for knob, value in config.items()))
+    daemon.lookup(m=5)
+    daemon.ctl("lookup", *shape(n=0), check=False)
+    after = metrics(daemon)
+
+    def grew(key):
+        return after[key] - before.get(key, 0)
+    assert grew('flytune_lookups_total{source="tuned"}') == 4
+    assert grew('flytune_lookups_total{source="nearest"}') == 1
+    assert grew('flytune_lookups_total{source="default"}') == 1
+    assert grew('flytune_lookups_total{source="pinned"}') == 1
+    assert grew("flytune_misses_total") == 2
+    assert grew("flytune_lookups_refused_total") == 1
+    assert grew("flytune_lookup_seconds_count") == 7 and grew("flytune_lookup_seconds_sum") > 0
+    assert grew('flytune_jobs_ended_total{state="done"}') == 1
+    assert grew("flytune_sweep_seconds_count") == 1
+    assert after["flytune_store_answers"] == 2 and after["flytune_generation"] == daemon.status()["generation"]
+    assert after["flytune_store_degraded"] == 0 and after["flytune_store_stale_answers"] == 0
+    assert after['flytune_device_ready{device="cpu:0",kind="cpu"}'] == 1
+    for name in ("lookup", "sweep"):
+        buckets = [value for key, value in after.items() if key.startswith(f"flytune_{name}_seconds_bucket")]
+        assert buckets == sorted(buckets) and buckets[-1] == after[f"flytune_{name}_seconds_count"]
+    done = daemon.ctl("metrics").json
+    assert parse(done["page"]).keys() == after.keys()
+
+
+def test_runners_are_counted_by_how_they_ended(daemons, runner):
+    runner.write("at build 2 once exit 3", "at verify 3 once hang", "at measure 1 once rubbish")
+    daemon = daemons(runner, arguments=["--deadline", "verify=0.5"]).start()
+    daemon.tune()
+    figures = metrics(daemon)
+    assert figures['flytune_runners_gone_total{cause="died"}'] >= 1
+    assert figures['flytune_runners_gone_total{cause="late"}'] >= 1
+    assert figures['flytune_runners_gone_total{cause="nonsense"}'] >= 1
+    assert figures["flytune_runner_restarts_total"] >= 3
+
+
+def test_pipelined_lookups_are_all_in_the_histogram(daemon):
+    known(daemon)
+    with daemon.peer() as peer:
+        numbers = [peer.ask("lookup", kernel="rmsnorm", problem=problem(m=m % 7 + 1)) for m in range(1000)]
+        for number in numbers:
+            peer.answer(number)
+    assert metrics(daemon)["flytune_lookup_seconds_count"] == 1000
+
+
+def test_a_file_for_the_collector_is_kept_and_never_half(daemons, runner, tmp_path):
+    path = tmp_path / "flytuned.prom"
+    daemon = daemons(runner, arguments=["--metrics-file", path, "--metrics-interval", "0.01"]).start()
+    harness.until(path.exists, "the file is there")
+    last = 0
+    for _ in range(200):
+        figures = parse(path.read_text())
+        assert figures["flytune_uptime_seconds"] >= last
+        last = figures["flytune_uptime_seconds"]
+        daemon_lookup = figures["flytune_lookup_seconds_count"]
+    assert daemon_lookup == 0
+    assert path.stat().st_mode & 0o777 == 0o644, "the collector is another user"
+    daemon.lookup()
+    harness.until(lambda: parse(path.read_text())["flytune_lookup_seconds_count"] == 1, "the file is brought up to date")
+
+
+def test_a_file_that_cannot_be_written_costs_one_line_and_nothing_else(daemons, runner, tmp_path):
+    folder = tmp_path / "later"
+    path = folder / "flytuned.prom"
+    daemon = daemons(runner, arguments=["--metrics-file", path, "--metrics-interval", "0.01"]).start()
+    daemon.heard("metrics cannot be written")
+    for _ in range(20):
+        daemon.lookup()
+    assert daemon.log().count("metrics cannot be written") == 1
+    folder.mkdir()
+    daemon.heard("metrics are written again")
+    parse(path.read_text())
+
+
+def test_the_status_tells_stale_answers_and_what_is_missed(daemons, runner):
+    daemon = daemons(runner).start()
+    daemon.ctl("tune", *shape(m="1,2,3"))
+    status = daemon.status()
+    assert status["stale"] == 0 and status["misses"] == 0 and status["config"] is None
+    daemon.stop()
+    runner.write("identity compiler=newer")
+    daemon.runner.program.write_text(daemon.runner.program.read_text() + "\n")
+    daemon.start()
+    known(daemon)
+    harness.until(lambda: daemon.status()["stale"] == 3, "the answers of the old compiler are stale")
+    assert "stale" in daemon.lookup(m=1)["reason"]
+    assert ", 3 stale" in daemon.ctl("status", as_json=False).output
+    daemon.ctl("forget", *shape(m=2))
+    harness.until(lambda: daemon.status()["stale"] == 2, "one is forgotten")
+    daemon.tune(m=1)
+    harness.until(lambda: daemon.status()["stale"] == 1, "one is tuned anew")
+
+
+def test_the_status_names_a_device_that_was_wanted_and_is_not_there(daemons, runner):
+    daemon = daemons(runner, device="hip", arguments=["--device", "cpu", "--runner", "hip=/bin/false"]).start()
+    harness.until(lambda: "no hip device" in daemon.status()["degraded"], "the missing device is told")
+    assert daemon.lookup()["source"] == "default"
+
+
+def test_a_pause_is_told(daemon):
+    daemon.ctl("pause")
+    assert daemon.status()["paused"] and metrics(daemon)["flytune_queue_paused"] == 1
+    assert "paused" in daemon.ctl("status", as_json=False).output
+
+
+def test_what_a_peer_breaks_is_logged_once_a_while(daemon):
+    for _ in range(50):
+        with daemon.peer(hello=False) as peer:
+            peer.send(b"\xc1")
+            peer.ended()
+    assert daemon.log().count("broke the framing") == 1
