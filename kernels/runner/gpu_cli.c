@@ -25,7 +25,9 @@ struct request {
 	unsigned knobs;
 	unsigned rounds, device;
 	uint64_t seed, memory_cap;
-	bool all, verify_only;
+	bool all, verify_only, options;
+	bool many;       /* build: a sample of the space instead of one config */
+	uint64_t sample; /* of what is neither the default nor one of the plain twelve */
 };
 
 static int complain(const struct ft_error *error)
@@ -86,6 +88,10 @@ static int parse(int argc, char **argv, bool needs_m, struct request *request, s
 			request->all = true;
 			continue;
 		}
+		if (strcmp(name, "--options") == 0) {
+			request->options = true;
+			continue;
+		}
 		if (strcmp(name, "--verify-only") == 0) {
 			request->verify_only = true;
 			continue;
@@ -112,6 +118,8 @@ static int parse(int argc, char **argv, bool needs_m, struct request *request, s
 			request->device = (unsigned)parsed;
 		else if (strcmp(name, "--seed") == 0 && number(value, &parsed))
 			request->seed = parsed;
+		else if (strcmp(name, "--sample") == 0 && number(value, &request->sample))
+			request->many = true;
 		else if (strcmp(name, "--memory-cap") == 0 && number(value, &parsed))
 			request->memory_cap = parsed;
 		else if (strncmp(name, "--", 2) != 0)
@@ -177,35 +185,49 @@ static int write_out(const char *path, const void *data, size_t size, struct ft_
 	return 0;
 }
 
+/* Takes what was compiled out of its envelope. */
+static int take(struct gpu_compiled *compiled, struct gpu_code *code, struct ft_error *error)
+{
+	int result = -1;
+
+	if (compiled->failed) {
+		*error = compiled->error;
+	} else {
+		code->data = compiled->data;
+		code->size = compiled->size;
+		code->build_ns = compiled->build_ns;
+		compiled->data = NULL;
+		result = gpu_code_inspect(code, RMSNORM_KERNEL_NAME, compiled->log, "", error);
+	}
+	free(compiled->data);
+	free(compiled->log);
+	return result;
+}
+
+static int submit(struct gpu_pool *pool, const struct rmsnorm_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config, void *tag, struct ft_error *error)
+{
+	const char *text[GPU_OPTIONS_MAX];
+	struct gpu_options options;
+
+	gpu_rmsnorm_options(problem, traits, config, &options);
+	for (unsigned i = 0; i < options.count; i++)
+		text[i] = options.text[i];
+	return gpu_pool_submit(pool, tag, GPU_SOURCE_RMSNORM, traits->arch, text, options.count, error);
+}
+
 static int compile_one(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         const struct ft_config *config, struct gpu_code *code, struct ft_error *error)
 {
 	struct gpu_compiled compiled = {0};
-	const char *text[GPU_OPTIONS_MAX];
-	struct gpu_options options;
 	struct gpu_pool *pool;
 	int result = -1;
 
 	if (gpu_pool_open(&pool, 1, error) < 0)
 		return -1;
-	gpu_rmsnorm_options(problem, traits, config, &options);
-	for (unsigned i = 0; i < options.count; i++)
-		text[i] = options.text[i];
-	if (gpu_pool_submit(pool, code, GPU_SOURCE_RMSNORM, traits->arch, text, options.count, error) < 0 ||
-	        gpu_pool_wait(pool, &compiled, error) < 1)
-		goto done;
-	if (compiled.failed) {
-		*error = compiled.error;
-		goto done;
-	}
-	code->data = compiled.data;
-	code->size = compiled.size;
-	code->build_ns = compiled.build_ns;
-	compiled.data = NULL;
-	result = gpu_code_inspect(code, RMSNORM_KERNEL_NAME, compiled.log, "", error);
-done:
-	free(compiled.data);
-	free(compiled.log);
+	if (submit(pool, problem, traits, config, code, error) == 0 &&
+	        gpu_pool_wait(pool, &compiled, error) == 1)
+		result = take(&compiled, code, error);
 	gpu_pool_close(pool);
 	return result;
 }
@@ -220,7 +242,8 @@ static json_t *config_json(const struct ft_config *config)
 }
 
 static void print_built(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, const struct gpu_code *code, const struct ft_code_about *about)
+        const struct ft_config *config, const struct gpu_code *code, const struct ft_code_about *about,
+        bool is_standard)
 {
 	json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f}",
 	        "kernel", "rmsnorm", "symbol", code->symbol, "target",
@@ -240,9 +263,102 @@ static void print_built(const struct rmsnorm_problem *problem, const struct ft_t
 	                (json_int_t)about->rows, "blocks_at_most", (json_int_t)about->blocks_max,
 	                "dynamic_shared_bytes", (json_int_t)about->dynamic_shared, "grid",
 	                "min(ceil(m / rows_a_block), blocks_at_most)", "arguments", about->arguments));
+	json_object_set_new(all, "default", json_boolean(is_standard));
 	json_dumpf(all, stdout, JSON_COMPACT);
 	putchar('\n');
 	json_decref(all);
+}
+
+/* The twelve: blocks of 128 to 1,024 threads, a row each, times three values of waves_per_eu. */
+static bool is_plain(const struct ft_config *config, const struct ft_config *standard)
+{
+	int64_t block = config->knob[RMSNORM_BLOCK_THREADS].value;
+
+	return block >= 128 && (block & (block - 1)) == 0 &&
+	        block == config->knob[RMSNORM_ROW_THREADS].value &&
+	        config->knob[RMSNORM_WAVES_EXACT].value == 0 &&
+	        config->knob[RMSNORM_WAVES_PER_EU].value <= 2 &&
+	        config->knob[RMSNORM_NONTEMPORAL].value == standard->knob[RMSNORM_NONTEMPORAL].value;
+}
+
+/* Leaves in `space` the default, the plain blocks, and as many of the rest as were asked for. */
+static void choose(const struct request *request, struct ft_space *space)
+{
+	const struct ft_config *standard = &space->config[space->standard];
+	uint64_t wanted = request->sample, state = request->seed * UINT64_C(0x9e3779b97f4a7c15) + 1, rest = 0;
+
+	for (uint32_t i = 0; i < space->count; i++)
+		rest += i != space->standard && !is_plain(&space->config[i], standard);
+	for (uint32_t i = 0; i < space->count; i++) {
+		if (i == space->standard || is_plain(&space->config[i], standard)) {
+			space->pruned[i][0] = '\0';
+			continue;
+		}
+		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		/* Each of those left has the same chance. */
+		bool chosen = (state >> 33) % rest < wanted;
+
+		rest--;
+		wanted -= chosen;
+		snprintf(space->pruned[i], sizeof space->pruned[i], "%s", chosen ? "" : "not chosen");
+	}
+}
+
+static int build_many(const struct request *request, const struct ft_traits *traits, const char *builder)
+{
+	const struct rmsnorm_problem problem = rmsnorm_unpack(&request->problem);
+	struct ft_space *space = calloc(1, sizeof *space);
+	struct gpu_pool *pool = NULL;
+	struct gpu_compiled compiled;
+	struct ft_code_about about;
+	struct ft_error error = {0};
+	int got = -1, status = EXIT_OK;
+
+	if (!space || ft_kernel_rmsnorm.space(&request->problem, traits, space, &error) < 0 ||
+	        gpu_pool_open(&pool, 0, &error) < 0)
+		goto failed;
+	choose(request, space);
+	for (uint32_t i = 0; i < space->count; i++)
+		if (!space->pruned[i][0] &&
+		        submit(pool, &problem, traits, &space->config[i], &space->config[i], &error) < 0)
+			goto failed;
+	while ((got = gpu_pool_wait(pool, &compiled, &error)) == 1) {
+		const struct ft_config *config = compiled.tag;
+		struct gpu_code code = {0};
+		char path[4096];
+
+		if (take(&compiled, &code, &error) < 0) {
+			gpu_code_free(&code);
+			status = complain(&error);
+			continue;
+		}
+		gpu_launch_about(&problem, traits, config, builder, &about);
+		snprintf(path, sizeof path, "%s/%s", request->out ? request->out : "", code.hash);
+		if (request->out && write_out(path, code.data, code.size, &error) < 0)
+			status = complain(&error);
+		print_built(
+		        &problem, traits, config, &code, &about, config == &space->config[space->standard]);
+		gpu_code_free(&code);
+	}
+failed:
+	if (got < 0)
+		status = complain(&error);
+	if (pool)
+		gpu_pool_close(pool);
+	free(space);
+	return status;
+}
+
+/* What the compiler would be given, a line each: for compilers that are no library. */
+static int print_options(
+        const struct rmsnorm_problem *problem, const struct ft_traits *traits, const struct ft_config *config)
+{
+	struct gpu_options options;
+
+	gpu_rmsnorm_options(problem, traits, config, &options);
+	for (unsigned i = 0; i < options.count; i++)
+		puts(options.text[i]);
+	return EXIT_OK;
 }
 
 int gpu_build_main(int argc, char **argv)
@@ -252,7 +368,7 @@ int gpu_build_main(int argc, char **argv)
 	struct ft_code_about about;
 	struct gpu_code code = {0};
 	struct request request;
-	struct ft_config config;
+	struct ft_config config, standard;
 	struct ft_traits traits;
 	struct ft_error error;
 
@@ -262,20 +378,28 @@ int gpu_build_main(int argc, char **argv)
 		fprintf(stderr,
 		        "usage: flytune-runner-%s build rmsnorm --arch ARCH --n N --dtype TYPE "
 		        "[--weight-dtype TYPE] "
-		        "[--m M] [--config KNOB=VALUE,...] [-o FILE]\n",
+		        "[--m M] [--config KNOB=VALUE,...] [-o FILE]\n"
+		        "   or: … --sample N [--seed S] [-o FOLDER]: the default, the plain blocks, and N of "
+		        "the rest\n",
 		        hip_kind);
 		return EXIT_USAGE;
 	}
 	problem = rmsnorm_unpack(&request.problem);
-	if (gpu_builder(builder, sizeof builder, path, sizeof path, &error) < 0 ||
-	        compile_one(&problem, &traits, &config, &code, &error) < 0)
+	if (gpu_builder(builder, sizeof builder, path, sizeof path, &error) < 0)
+		return complain(&error);
+	if (request.many)
+		return build_many(&request, &traits, builder);
+	if (request.options)
+		return print_options(&problem, &traits, &config);
+	if (compile_one(&problem, &traits, &config, &code, &error) < 0)
 		return complain(&error);
 	if (request.out && write_out(request.out, code.data, code.size, &error) < 0) {
 		gpu_code_free(&code);
 		return complain(&error);
 	}
 	gpu_launch_about(&problem, &traits, &config, builder, &about);
-	print_built(&problem, &traits, &config, &code, &about);
+	ft_kernel_rmsnorm.standard(&request.problem, &traits, &standard);
+	print_built(&problem, &traits, &config, &code, &about, ft_config_equal(&config, &standard));
 	gpu_code_free(&code);
 	return EXIT_OK;
 }
