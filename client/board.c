@@ -60,11 +60,10 @@ static void *empty(void *at, size_t length, int fixed)
 int boards_adopt(struct boards *boards, int descriptor, uint64_t *serial, struct ft_error *error)
 {
 	uint64_t last = atomic_load_explicit(&boards->serial, memory_order_relaxed);
-	uint64_t word;
+	struct board_sight sight;
 	struct stat status;
 	unsigned char *memory;
 	uint32_t owner;
-	bool alive;
 
 	*serial = 0;
 	if (boards->broken)
@@ -72,7 +71,7 @@ int boards_adopt(struct boards *boards, int descriptor, uint64_t *serial, struct
 	if (check_memory(descriptor, &status, error) != 0)
 		return -1;
 	if (last != 0 && status.st_dev == boards->device && status.st_ino == boards->inode) {
-		if (!boards_look(boards, last, 0, &word, &alive) || !alive)
+		if (!boards_look(boards, last, 0, &sight) || !sight.alive)
 			return ft_fail(error, FT_E_AWAY, "flytuned died");
 		*serial = last;
 		return 0;

@@ -45,9 +45,16 @@ void boards_free(struct boards *boards);
  * died: then nothing has changed. */
 int boards_adopt(struct boards *boards, int descriptor, uint64_t *serial, struct ft_error *error);
 
-/* What the board says of its daemon and, in *word, of a stripe below FT_BOARD_STRIPES. */
+/* What a board says. */
+struct board_sight {
+	uint64_t word;       /* of the stripe */
+	uint64_t generation; /* of the store, 0: not told */
+	bool alive;          /* the daemon is */
+};
+
+/* Looks at the latest board, if that is the one. `stripe` is below FT_BOARD_STRIPES. */
 static inline bool boards_look(
-        const struct boards *boards, uint64_t serial, uint32_t stripe, uint64_t *word, bool *alive)
+        const struct boards *boards, uint64_t serial, uint32_t stripe, struct board_sight *sight)
 {
 	unsigned place = (unsigned)(serial % BOARDS_KEPT);
 	const unsigned char *memory;
@@ -58,27 +65,25 @@ static inline bool boards_look(
 		return false;
 	memory = boards->region + (size_t)place * BOARD_PLACE;
 	board = (const struct ft_board *)(const void *)memory;
-	*word = atomic_load_explicit(&board->word[stripe], memory_order_acquire);
+	sight->generation = atomic_load_explicit(&board->generation, memory_order_acquire);
+	sight->word = atomic_load_explicit(&board->word[stripe], memory_order_acquire);
 	owner = atomic_load_explicit(
 	        (const _Atomic uint32_t *)(const void *)(memory +
 	                atomic_load_explicit(&boards->owner[place], memory_order_relaxed)),
 	        memory_order_acquire);
-	*alive = (owner & FT_BOARD_OWNER_DIED) == 0 && (owner & FT_BOARD_OWNER_MASK) != 0 &&
+	sight->alive = (owner & FT_BOARD_OWNER_DIED) == 0 && (owner & FT_BOARD_OWNER_MASK) != 0 &&
 	        atomic_load_explicit(&board->closed, memory_order_acquire) == 0;
 	/* Else the place may have been another board's already. */
 	return atomic_load_explicit(&boards->serial, memory_order_relaxed) == serial;
 }
 
 /* Whether an answer that was given with `version` in `stripe` of the board `serial` still stands. */
-static inline enum board_verdict boards_check(
-        const struct boards *boards, uint64_t serial, uint32_t stripe, uint64_t version)
+static inline enum board_verdict boards_check(const struct boards *boards, uint64_t serial, uint32_t stripe,
+        uint64_t version, struct board_sight *sight)
 {
-	uint64_t word;
-	bool alive;
-
-	if (!boards_look(boards, serial, stripe, &word, &alive) || word != version)
+	if (!boards_look(boards, serial, stripe, sight) || sight->word != version)
 		return BOARD_CHANGED;
-	return alive ? BOARD_STANDS : BOARD_AWAY;
+	return sight->alive ? BOARD_STANDS : BOARD_AWAY;
 }
 
 #endif

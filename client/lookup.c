@@ -16,18 +16,24 @@ struct lookup {
 
 /* ---- answers given before ---- */
 
-static enum board_verdict check(const flytune_client *client, const struct cache_terms *terms)
+static enum board_verdict check(
+        const flytune_client *client, const struct cache_terms *terms, struct flytune_answer *answer)
 {
-	uint64_t latest, word;
-	bool alive;
+	struct board_sight sight;
+	enum board_verdict verdict;
+	uint64_t latest;
 
-	if (client->token[0] == '\0')
-		return boards_check(&client->boards, terms->serial, terms->stripe, terms->version);
+	if (client->token[0] == '\0') {
+		verdict = boards_check(&client->boards, terms->serial, terms->stripe, terms->version, &sight);
+		if (verdict != BOARD_CHANGED && sight.generation != 0)
+			answer->generation = sight.generation;
+		return verdict;
+	}
 	/* What a generation says, it says for ever: the board only tells whether the daemon is there. */
 	latest = atomic_load_explicit(&client->boards.serial, memory_order_acquire);
-	if (!boards_look(&client->boards, latest, 0, &word, &alive))
+	if (!boards_look(&client->boards, latest, 0, &sight))
 		return BOARD_CHANGED;
-	return alive ? BOARD_STANDS : BOARD_AWAY;
+	return sight.alive ? BOARD_STANDS : BOARD_AWAY;
 }
 
 /* The road that is meant to be taken: no system call, no lock, nothing written but a count of this thread's group. */
@@ -40,7 +46,7 @@ static bool answer_at_once(flytune_client *client, const struct cache_key *key, 
 
 	if (!cache_find(&client->cache, key, answer, &terms, &place))
 		return false;
-	verdict = check(client, &terms);
+	verdict = check(client, &terms, answer);
 	if (verdict == BOARD_CHANGED || (client->autotune == FLYTUNE_AUTOTUNE_FORCE && !terms.swept))
 		return false;
 	if (verdict == BOARD_AWAY) {
@@ -68,7 +74,7 @@ static bool find_kept(struct lookup *lookup)
 	if (client->token[0] == '\0' &&
 	        (terms.serial != 0 ||
 	                atomic_load_explicit(&client->boards.serial, memory_order_relaxed) != 0) &&
-	        check(client, &terms) == BOARD_CHANGED)
+	        check(client, &terms, &lookup->answer) == BOARD_CHANGED)
 		return false;
 	cache_count(&client->cache, place);
 	lookup->answer.size = sizeof lookup->answer;

@@ -131,6 +131,18 @@ void board_change(struct board *board, uint32_t stripe)
 		        &board->shared->word[stripe], board_version(board, stripe) + 1, memory_order_release);
 }
 
+void board_tell_generation(struct board *board, uint64_t generation)
+{
+	if (board->shared != NULL)
+		atomic_store_explicit(&board->shared->generation, generation, memory_order_release);
+}
+
+uint64_t board_generation(const struct board *board)
+{
+	return board->shared != NULL ? atomic_load_explicit(&board->shared->generation, memory_order_relaxed)
+	                             : 0;
+}
+
 void board_change_all(struct board *board)
 {
 	for (uint32_t stripe = 0; stripe < FT_BOARD_STRIPES; stripe++)

@@ -18,6 +18,9 @@ void board_free(struct board *board);
 uint32_t board_stripe(const struct store_key *key);
 uint64_t board_version(const struct board *board, uint32_t stripe);
 void board_change(struct board *board, uint32_t stripe);
+/* All words are as they have to be for a generation of the store. */
+void board_tell_generation(struct board *board, uint64_t generation);
+uint64_t board_generation(const struct board *board);
 /* Any answer may have changed: a device was found, or its software is another. */
 void board_change_all(struct board *board);
 

@@ -195,6 +195,13 @@ static void answers_changed(void *data, const struct store_key *key)
 		board_change_all(&daemon->board);
 }
 
+static void answers_told(void *data, uint64_t generation)
+{
+	struct daemon *daemon = data;
+
+	board_tell_generation(&daemon->board, generation);
+}
+
 static void store_logs(void *data, int level, const char *message)
 {
 	const struct log *log = data;
@@ -358,6 +365,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .log = store_logs,
 	        .log_data = &daemon->log,
 	        .changed = answers_changed,
+	        .told = answers_told,
 	        .changed_data = daemon,
 	};
 	char code[280];
@@ -372,6 +380,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	limits.history_rows = (uint32_t)daemon->options.history_answers;
 	if (store_open(&daemon->store, &daemon->loop, &store_options, error) != 0)
 		return -1;
+	board_tell_generation(&daemon->board, store_generation(daemon->store));
 	faulted_store = daemon->store;
 	watch_faults();
 	(void)snprintf(code, sizeof(code), "%s/code", daemon->options.state_dir);

@@ -8,6 +8,8 @@
 typedef void method_call(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope);
 
+/* ask.c: what to use */
+method_call method_lookup, method_lookup_many;
 /* report.c: what is known */
 method_call method_trials, method_devices, method_status, method_misses;
 /* code.c: the machine code that won */

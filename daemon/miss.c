@@ -50,13 +50,15 @@ static struct miss *place_of(struct miss *set, const struct subject *subject)
 	return place;
 }
 
-uint64_t misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns)
+uint64_t misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns,
+        struct miss_place *place)
 {
 	uint64_t hash = XXH3_64bits(&subject->key, sizeof(subject->key));
 	struct miss *miss = place_of(misses->set[hash % MISS_SETS], subject);
 	uint64_t asked = add(repeats, 1);
 	struct ft_writer writer;
 
+	*place = (struct miss_place){0};
 	misses->asked = add(misses->asked, asked);
 	if (!is_of(miss, subject)) {
 		uint8_t problem[MISS_PROBLEM_SIZE];
@@ -68,15 +70,32 @@ uint64_t misses_count(struct misses *misses, const struct subject *subject, uint
 			return asked;
 		}
 		misses->forgotten += miss->count > 0;
-		*miss = (struct miss){
-		        .first_ns = now_ns, .key = subject->key, .length = (uint16_t)writer.length};
+		if (++misses->serial == 0)
+			misses->serial = 1;
+		*miss = (struct miss){.first_ns = now_ns,
+		        .key = subject->key,
+		        .serial = misses->serial,
+		        .length = (uint16_t)writer.length};
 		memcpy(miss->kernel, subject->kernel->schema.kernel, sizeof(miss->kernel));
 		memcpy(miss->device, subject->device->shown.id, sizeof(miss->device));
 		memcpy(miss->problem, problem, writer.length);
 	}
 	miss->count = add(miss->count, asked);
 	miss->last_ns = now_ns;
+	*place = (struct miss_place){(uint32_t)(miss - misses->set[0]), miss->serial};
 	return miss->count;
+}
+
+bool misses_again(struct misses *misses, struct miss_place place, uint64_t now_ns)
+{
+	struct miss *miss = &misses->set[place.at / MISS_WAYS][place.at % MISS_WAYS];
+
+	if (miss->count == 0 || miss->serial != place.serial)
+		return false;
+	misses->asked = add(misses->asked, 1);
+	miss->count = add(miss->count, 1);
+	miss->last_ns = now_ns;
+	return true;
 }
 
 static int more_asked_first(const void *a, const void *b)

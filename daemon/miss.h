@@ -15,22 +15,32 @@ struct miss {
 	struct store_key key;
 	char kernel[FT_NAME_SIZE];
 	char device[FT_DEVICE_ID_SIZE];
+	uint32_t serial; /* of this use of the place */
 	uint16_t length;
 	uint8_t problem[MISS_PROBLEM_SIZE]; /* MessagePack */
+};
+
+/* Where a miss is counted: serial 0 is nowhere. */
+struct miss_place {
+	uint32_t at;
+	uint32_t serial;
 };
 
 struct misses {
 	struct miss (*set)[MISS_WAYS]; /* touched page by page, as misses come */
 	uint64_t asked;                /* lookups that missed */
+	uint32_t serial;               /* given last */
 	uint64_t forgotten;            /* entries that had to make place, or were too large to list */
 };
 
 int misses_init(struct misses *misses, struct ft_error *error);
 void misses_free(struct misses *misses);
-/* One lookup missed, and `repeats` more of the same were answered by the client itself. How often it was asked
- * so far, as far as is known. */
-uint64_t misses_count(
-        struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns);
+/* One lookup missed, and `repeats` more of the same were answered by the client itself. How often it was asked so far, as
+ * far as is known; and where it is counted. */
+uint64_t misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns,
+        struct miss_place *place);
+/* The same missed once more. False if its place has been given away since. */
+bool misses_again(struct misses *misses, struct miss_place place, uint64_t now_ns);
 /* All entries, the most asked first, as a fresh array of `*count` pointers into the table; NULL when out of
  * memory. */
 struct miss **misses_sorted(const struct misses *misses, size_t *count);

@@ -102,77 +102,6 @@ static void method_hello(
 	session_reply(session, envelope->id, &ft_hello_reply_message, &reply);
 }
 
-/* ---- lookup ---- */
-
-static int look_up(struct requests *requests, const struct ft_lookup_request *request,
-        enum lookup_source *source, struct ft_error *error)
-{
-	uint64_t generation = 0;
-	uint32_t stripe;
-	bool readable;
-
-	if (request->invariant)
-		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
-	readable = requests_reading(requests, error) == 0;
-	/* A named generation never falls back. */
-	if (request->generation[0] != '\0' && !readable)
-		return -1;
-	if (request->generation[0] != '\0' &&
-	        lookup_token(requests->store, request->generation, &generation, error) != 0)
-		return -1;
-	if (subject_admit(&requests->subject, requests->devices, request->kernel, request->device,
-	            &request->problem, error) != 0)
-		return -1;
-	if (!readable ||
-	        lookup_answer(requests->store, &requests->subject, generation, &requests->answer, source,
-	                error) != 0) {
-		if (generation != 0)
-			return -1;
-		/* Nobody shall keep it: version and stripe stay zero. */
-		return lookup_without_store(
-		        requests->store, &requests->subject, &requests->answer, source, error);
-	}
-	/* The word is changed on this thread, after reads see the commit and between batches of requests: it is never newer
-	 * than the answer. */
-	stripe = board_stripe(&requests->subject.key);
-	requests->answer.version = board_version(requests->board, stripe);
-	requests->answer.stripe = requests->answer.version == 0 ? 0 : stripe + 1;
-	return 0;
-}
-
-/* What is stale comes back by itself; it is only told how much it is wanted. */
-static void count_miss(struct requests *requests, const struct ft_lookup_request *request)
-{
-	uint64_t asked = misses_count(
-	        &requests->misses, &requests->subject, request->repeats, requests->batch_began_ns);
-
-	if (strncmp(requests->answer.reason, "stale", 5) == 0)
-		background_want(requests->background, &requests->subject, BACKGROUND_UPGRADE, asked);
-	else if (request->tune_on_miss)
-		background_want(requests->background, &requests->subject, BACKGROUND_MISS, asked);
-}
-
-static void method_lookup(
-        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
-{
-	struct ft_lookup_request request;
-	enum lookup_source source = LOOKUP_DEFAULT;
-	struct ft_error error;
-
-	if (ft_decode(&ft_lookup_request_message, envelope->body, &request, &error) != 0 ||
-	        look_up(requests, &request, &source, &error) != 0) {
-		requests->refused++;
-		session_fail(session, envelope->id, &error);
-		return;
-	}
-	requests->lookups[source]++;
-	requests->batch_lookups++;
-	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
-	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && requests->subject.key.device != 0)
-		count_miss(requests, &request);
-	session_reply(session, envelope->id, &ft_answer_message, &requests->answer);
-}
-
 /* ---- tune ---- */
 
 static void tune_arrived(void *data, const struct ft_job *job, bool joined, const struct ft_error *error)
@@ -520,6 +449,7 @@ static const struct method {
 	method_call *call;
 } methods[] = {
         {"lookup", ACCESS_MEMBER, method_lookup}, /* first: it is asked most */
+        {"lookup_many", ACCESS_MEMBER, method_lookup_many},
         {"hello", ACCESS_ANYONE, method_hello},
         {"tune", ACCESS_MEMBER, method_tune},
         {"wait", ACCESS_MEMBER, method_wait},
@@ -629,7 +559,7 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 	        .background = background,
 	        .started_ns = requests_clock_ns(),
 	};
-	if (misses_init(&requests->misses, error) != 0)
+	if (replies_init(&requests->replies, error) != 0 || misses_init(&requests->misses, error) != 0)
 		return -1;
 	return census_init(&requests->census, server->loop, store, devices, error);
 }
@@ -637,4 +567,5 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 void requests_free(struct requests *requests)
 {
 	misses_free(&requests->misses);
+	replies_free(&requests->replies);
 }

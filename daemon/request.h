@@ -10,6 +10,7 @@
 #include "daemon/lookup.h"
 #include "daemon/miss.h"
 #include "daemon/queue.h"
+#include "daemon/replies.h"
 #include "daemon/server.h"
 
 struct parked; /* a request that waits until its device was heard */
@@ -35,6 +36,7 @@ struct requests {
 	struct misses misses;
 	struct background *background;
 	struct census census;
+	struct replies replies;
 	struct parked *parked;
 	unsigned parked_count;
 	struct ft_answer answer; /* of the lookup being answered: large, so not on the stack of each */

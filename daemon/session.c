@@ -119,7 +119,7 @@ static void written(uv_write_t *request, int status)
 		session_flush(session);
 }
 
-static void after_append(struct session *session)
+void session_appended(struct session *session)
 {
 	if (session->reading && owed(session) > OUT_PAUSE) {
 		session->reading = false;
@@ -135,7 +135,7 @@ void session_reply(struct session *session, uint64_t id, const struct ft_message
 		return;
 	ft_begin_response(&session->out, id);
 	ft_encode(&session->out, message, body);
-	after_append(session);
+	session_appended(session);
 }
 
 void session_hand_over(struct session *session, uint64_t id, const struct ft_message *message,
@@ -175,7 +175,7 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 			session->out.length -= (size_t)sent;
 		}
 	}
-	after_append(session);
+	session_appended(session);
 }
 
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure)
@@ -183,7 +183,7 @@ void session_fail(struct session *session, uint64_t id, const struct ft_error *f
 	if (session->closing)
 		return;
 	ft_write_failure(&session->out, id, failure);
-	after_append(session);
+	session_appended(session);
 }
 
 void session_notice(
@@ -199,7 +199,7 @@ void session_notice(
 	}
 	ft_begin_notice(&session->out, method);
 	ft_encode(&session->out, message, body);
-	after_append(session);
+	session_appended(session);
 }
 
 void session_refuse(struct session *session, uint64_t id, const struct ft_error *why)

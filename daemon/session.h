@@ -82,6 +82,8 @@ void session_close(struct session *session);
 void session_refuse(struct session *session, uint64_t id, const struct ft_error *why);
 
 void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body);
+/* A whole reply was appended to `out` by other hands. */
+void session_appended(struct session *session);
 /* As session_reply, with a descriptor that travels with it; only as the first reply of a session. */
 void session_hand_over(struct session *session, uint64_t id, const struct ft_message *message,
         const void *body, int descriptor);

@@ -691,6 +691,8 @@ static void report_batches(struct store *store, struct store_batch *batch)
 	/* All of a commit's changes before any word of it: whoever hears of one sees the others, too. */
 	for (const struct store_batch *each = batch; each != NULL; each = each->next)
 		report_changes(store, each);
+	if (store->told != NULL && batch != NULL)
+		store->told(store->changed_data, store->seen.generation);
 	while (batch != NULL) {
 		struct store_batch *next = batch->next;
 
@@ -842,6 +844,7 @@ int store_open(
 	store->log = options->log;
 	store->log_data = options->log_data;
 	store->changed = options->changed;
+	store->told = options->told;
 	store->changed_data = options->changed_data;
 	store->limits = options->limits != NULL ? *options->limits : store_limits_usual;
 	store->map_bytes = options->map_bytes != 0 ? options->map_bytes : UINT64_C(16) << 30;

@@ -47,6 +47,8 @@ struct store_options {
 	/* On the loop thread, for every answer that a commit changed, once reads see it and before any `done` of the
 	 * commit; key NULL: any answer may have changed. May be NULL. */
 	void (*changed)(void *data, const struct store_key *key);
+	/* After the last `changed` of the commits that reads see now, and before any `done` of them. May be NULL. */
+	void (*told)(void *data, uint64_t generation);
 	void *changed_data;
 };
 

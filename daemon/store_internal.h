@@ -93,6 +93,7 @@ struct store {
 	void (*log)(void *data, int level, const char *message);
 	void *log_data;
 	void (*changed)(void *data, const struct store_key *key);
+	void (*told)(void *data, uint64_t generation);
 	void *changed_data;
 	MDB_dbi dbi; /* the same number in every environment */
 	pthread_t thread;

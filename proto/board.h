@@ -32,14 +32,21 @@ struct ft_board {
 	uint32_t layout;
 	uint32_t stripes;
 	_Atomic uint32_t closed; /* not 0: the daemon ended, and answers nothing new */
-	uint32_t reserved[11];
+	uint32_t reserved;
+	/* Of the store, changed after all words of a commit were; 0: not told. Read before a word that stands, it is a
+	 * generation of which the answer is. */
+	_Atomic uint64_t generation;
+	uint32_t reserved_more[8];
 	/* A pthread mutex of the daemon's C library, which only it touches; glibc's and musl's first aligned words
 	 * differ, so the offset of the futex word in it is said. */
 	uint32_t owner_offset;
-	uint32_t reserved_too[15];
+	uint32_t reserved_last[15];
 	_Alignas(64) unsigned char lock[FT_BOARD_LOCK_BYTES];
 	_Alignas(64) _Atomic uint64_t word[FT_BOARD_STRIPES];
 };
+
+_Static_assert(offsetof(struct ft_board, owner_offset) == 64 && offsetof(struct ft_board, word) == 192,
+        "the layout is part of the protocol");
 
 /* Whether the daemon that published it is there. Two loads. */
 static inline bool ft_board_alive(const struct ft_board *board)

@@ -434,6 +434,11 @@ void ft_begin_notice(struct ft_writer *writer, const char *method)
 	F(TEXT, bound, sizeof(((struct ft_error *)NULL)->bound), FT_OPTIONAL)
 FT_DEFINE_MESSAGE(error, FT_ERROR)
 
+void ft_write_error(struct ft_writer *writer, const struct ft_error *failure)
+{
+	ft_encode(writer, &ft_error_message, failure);
+}
+
 void ft_write_failure(struct ft_writer *writer, uint64_t id, const struct ft_error *failure)
 {
 	ft_write_array(writer, 4);

@@ -103,6 +103,7 @@ void ft_begin_response(struct ft_writer *writer, uint64_t id);
 void ft_begin_notice(struct ft_writer *writer, const char *method);
 /* A whole response that carries an error, and reading one back; one that cannot be read becomes "protocol".
  */
+void ft_write_error(struct ft_writer *writer, const struct ft_error *failure); /* the error alone, a map */
 void ft_write_failure(struct ft_writer *writer, uint64_t id, const struct ft_error *failure);
 void ft_read_failure(struct ft_view data, struct ft_error *failure);
 

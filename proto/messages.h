@@ -18,8 +18,9 @@ enum {
 	FT_TOKEN_SIZE = 64, /* "UUID:COUNTER" */
 	FT_REASON_SIZE = 256,
 	FT_IDENTITY_SIZE = 1024,
-	FT_SPACE_MAX = 512,  /* configs in the space of one problem */
-	FT_ROUNDS_MAX = 256, /* rounds kept for one problem */
+	FT_LOOKUPS_MAX = 1024, /* in one lookup_many */
+	FT_SPACE_MAX = 512,    /* configs in the space of one problem */
+	FT_ROUNDS_MAX = 256,   /* rounds kept for one problem */
 };
 
 /* ---------------------------------------------------------------- client road */
@@ -66,6 +67,16 @@ FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 	F(UINT, stripe, 0, FT_OPTIONAL)  /* of the board, counted from 1; absent: do not keep this answer */ \
 	F(UINT, version, 0, FT_OPTIONAL) /* the stripe's word while this answer holds */
 FT_DECLARE_MESSAGE(answer, FT_ANSWER)
+
+#define FT_LOOKUP_MANY_REQUEST(F) F(RAW, lookups, 0, FT_REQUIRED) /* lookup_request, FT_LOOKUPS_MAX at most */
+FT_DECLARE_MESSAGE(lookup_many_request, FT_LOOKUP_MANY_REQUEST)
+
+#define FT_LOOKUP_MANY_REPLY(F) \
+	F(RAW, answers, 0, FT_REQUIRED) /* answer or lookup_failure, in the same order */
+FT_DECLARE_MESSAGE(lookup_many_reply, FT_LOOKUP_MANY_REPLY)
+
+#define FT_LOOKUP_FAILURE(F) F(RAW, error, 0, FT_OPTIONAL) /* as in a response; no answer has such a member */
+FT_DECLARE_MESSAGE(lookup_failure, FT_LOOKUP_FAILURE)
 
 #define FT_TUNE_REQUEST(F)                                                                                   \
 	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                           \

@@ -258,6 +258,7 @@ static void a_board_that_could_hurt_is_refused(void **state)
 	static const enum fake_flaw flaws[] = {FAKE_UNSEALED, FAKE_SHRINKABLE, FAKE_SHORT, FAKE_LONG,
 	        FAKE_HOLES, FAKE_GARBAGE, FAKE_FAR_OWNER};
 	struct boards boards;
+	struct board_sight sight;
 	struct ft_error error;
 	uint64_t serial;
 	int devices[2];
@@ -282,9 +283,9 @@ static void a_board_that_could_hurt_is_refused(void **state)
 	assert_int_equal(serial, 1);
 	/* What it says of itself later is not believed. */
 	fake.board->owner_offset = 0x7ffffff0;
-	assert_int_equal(boards_check(&boards, 1, 0, 1), BOARD_STANDS);
+	assert_int_equal(boards_check(&boards, 1, 0, 1, &sight), BOARD_STANDS);
 	fake_board_dies(&fake);
-	assert_int_equal(boards_check(&boards, 1, 0, 1), BOARD_AWAY);
+	assert_int_equal(boards_check(&boards, 1, 0, 1, &sight), BOARD_AWAY);
 	assert_int_equal(boards_adopt(&boards, fake.board_fd, &serial, &error), -1);
 	boards_free(&boards);
 }
@@ -292,6 +293,7 @@ static void a_board_that_could_hurt_is_refused(void **state)
 static void a_later_board_takes_all_answers_back(void **state)
 {
 	struct boards boards;
+	struct board_sight sight;
 	struct ft_error error;
 	uint64_t serial;
 
@@ -301,11 +303,11 @@ static void a_later_board_takes_all_answers_back(void **state)
 		fake_board(&fake, FAKE_SOUND);
 		assert_int_equal(boards_adopt(&boards, fake.board_fd, &serial, &error), 0);
 		assert_int_equal(serial, round);
-		assert_int_equal(boards_check(&boards, round, 0, 1), BOARD_STANDS);
+		assert_int_equal(boards_check(&boards, round, 0, 1, &sight), BOARD_STANDS);
 		for (uint64_t old = 0; old < round; old++)
-			assert_int_equal(boards_check(&boards, old, 0, 1), BOARD_CHANGED);
+			assert_int_equal(boards_check(&boards, old, 0, 1, &sight), BOARD_CHANGED);
 		fake_board_changes(&fake);
-		assert_int_equal(boards_check(&boards, round, 0, 1), BOARD_CHANGED);
+		assert_int_equal(boards_check(&boards, round, 0, 1, &sight), BOARD_CHANGED);
 	}
 	boards_free(&boards);
 }

@@ -265,7 +265,7 @@ struct flytune_answer {
 	char device[FLYTUNE_DEVICE_SIZE]; /* which the config is for; "" while none is known */
 	char store[40];                   /* UUID of the store; with the generation it makes a token */
 	char identity[40];                /* under which it was measured; "" for a default */
-	uint64_t generation;              /* of the store when it answered */
+	uint64_t generation;              /* of the store now: this is its answer */
 	uint64_t time_ns;                 /* of the config; 0: not measured */
 	uint64_t default_time_ns;         /* of the default in the same sweep; 0: not measured */
 	uint64_t tuned_at_ns;             /* since the Unix epoch; 0: not measured */

@@ -1,0 +1,205 @@
+/* Lookups: one, or many in one message. */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/background.h"
+#include "daemon/methods.h"
+#include "daemon/replies.h"
+
+enum { ENCODED_MAX = 4096 };
+
+static int look_up(struct requests *requests, const struct ft_lookup_request *request,
+        enum lookup_source *source, struct ft_error *error)
+{
+	uint64_t generation = 0;
+	uint32_t stripe;
+	bool readable;
+
+	if (request->invariant)
+		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
+	readable = requests_reading(requests, error) == 0;
+	/* A named generation never falls back. */
+	if (request->generation[0] != '\0' && !readable)
+		return -1;
+	if (request->generation[0] != '\0' &&
+	        lookup_token(requests->store, request->generation, &generation, error) != 0)
+		return -1;
+	if (subject_admit(&requests->subject, requests->devices, request->kernel, request->device,
+	            &request->problem, error) != 0)
+		return -1;
+	if (!readable ||
+	        lookup_answer(requests->store, &requests->subject, generation, &requests->answer, source,
+	                error) != 0) {
+		if (generation != 0)
+			return -1;
+		/* Nobody shall keep it: version and stripe stay zero. */
+		return lookup_without_store(
+		        requests->store, &requests->subject, &requests->answer, source, error);
+	}
+	/* The word is changed on this thread, after reads see the commit and between batches of requests: it is never newer
+	 * than the answer. */
+	stripe = board_stripe(&requests->subject.key);
+	requests->answer.version = board_version(requests->board, stripe);
+	requests->answer.stripe = requests->answer.version == 0 ? 0 : stripe + 1;
+	return 0;
+}
+
+/* Between a commit and the change of its words, kept answers and fresh ones could be told in the wrong order. */
+static bool settled(const struct requests *requests)
+{
+	return board_generation(requests->board) == store_generation(requests->store);
+}
+
+static bool answer_kept(struct requests *requests, struct ft_view question, uint64_t hash, uint64_t now_ns,
+        struct ft_writer *writer)
+{
+	const struct reply *reply;
+
+	if (!settled(requests))
+		return false;
+	reply = replies_find(&requests->replies, requests->board, question, hash);
+	if (reply == NULL)
+		return false;
+	if (reply->miss.serial != 0 && !misses_again(&requests->misses, reply->miss, now_ns))
+		return false;
+	requests->lookups[reply->source]++;
+	requests->batch_lookups++;
+	reply_write(reply, store_generation(requests->store), writer);
+	return true;
+}
+
+static void keep(struct requests *requests, struct ft_view question, uint64_t hash, struct ft_view encoded,
+        enum lookup_source source, struct miss_place miss)
+{
+	struct reply *reply;
+
+	if (requests->answer.stripe == 0 || !settled(requests))
+		return;
+	reply = replies_keep(&requests->replies, question, hash, encoded);
+	if (reply == NULL)
+		return;
+	reply->stripe = (uint32_t)(requests->answer.stripe - 1);
+	reply->version = requests->answer.version;
+	reply->source = (uint8_t)source;
+	reply->miss = miss;
+}
+
+/* False if it is not the same to be counted as asked: then it is looked up again each time. */
+static bool count_miss(struct requests *requests, const struct ft_lookup_request *request, uint64_t now_ns,
+        struct miss_place *place)
+{
+	uint64_t asked = misses_count(&requests->misses, &requests->subject, request->repeats, now_ns, place);
+
+	/* What is stale comes back by itself; it is only told how much it is wanted. */
+	if (strncmp(requests->answer.reason, "stale", 5) == 0)
+		background_want(requests->background, &requests->subject, BACKGROUND_UPGRADE, asked);
+	else if (request->tune_on_miss)
+		background_want(requests->background, &requests->subject, BACKGROUND_MISS, asked);
+	else
+		return place->serial != 0;
+	return false;
+}
+
+/* Writes the answer to a lookup's params, or fails having written nothing. */
+static int answer(struct requests *requests, struct ft_view question, uint64_t now_ns,
+        struct ft_writer *writer, struct ft_error *error)
+{
+	uint64_t hash = replies_hash(question);
+	struct ft_lookup_request request;
+	enum lookup_source source = LOOKUP_DEFAULT;
+	struct miss_place miss = {0};
+	bool again = true;
+	uint8_t room[ENCODED_MAX];
+	struct ft_writer encoded;
+
+	if (answer_kept(requests, question, hash, now_ns, writer))
+		return 0;
+	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
+	        look_up(requests, &request, &source, error) != 0) {
+		requests->refused++;
+		return -1;
+	}
+	requests->lookups[source]++;
+	requests->batch_lookups++;
+	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
+	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && requests->subject.key.device != 0)
+		again = count_miss(requests, &request, now_ns, &miss);
+	ft_writer_init_fixed(&encoded, room, sizeof(room));
+	ft_encode(&encoded, &ft_answer_message, &requests->answer);
+	if (!ft_writer_ok(&encoded)) {
+		ft_encode(writer, &ft_answer_message, &requests->answer);
+		return 0;
+	}
+	ft_write_raw(writer, room, encoded.length);
+	/* Not what does more than ask, nor what is not asked again. */
+	if (again && request.generation[0] == '\0' && !request.tune_on_miss && request.repeats == 0)
+		keep(requests, question, hash, (struct ft_view){room, encoded.length}, source, miss);
+	return 0;
+}
+
+/* Of the loop, in milliseconds' steps: it costs nothing to ask. */
+static uint64_t loop_ns(const struct session *session)
+{
+	return uv_now(session->pipe.loop) * 1000000;
+}
+
+void method_lookup(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+{
+	struct ft_writer *writer = &session->out;
+	size_t began = writer->length;
+	struct ft_error error;
+
+	ft_begin_response(writer, envelope->id);
+	if (answer(requests, envelope->body, loop_ns(session), writer, &error) == 0) {
+		session_appended(session);
+		return;
+	}
+	writer->length = began;
+	session_fail(session, envelope->id, &error);
+}
+
+static void answer_one_of_many(
+        struct requests *requests, struct ft_view question, uint64_t now_ns, struct ft_writer *writer)
+{
+	size_t began = writer->length;
+	struct ft_error error;
+
+	if (answer(requests, question, now_ns, writer, &error) == 0)
+		return;
+	writer->length = began;
+	ft_write_map(writer, 1);
+	ft_write_text(writer, "error");
+	ft_write_error(writer, &error);
+}
+
+void method_lookup_many(
+        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+{
+	struct ft_writer *writer = &session->out;
+	struct ft_lookup_many_request request;
+	struct ft_cursor cursor;
+	struct ft_error error;
+	struct ft_view question;
+	uint32_t count = 0;
+	char value[32];
+
+	if (ft_decode(&ft_lookup_many_request_message, envelope->body, &request, &error) != 0) {
+		session_fail(session, envelope->id, &error);
+		return;
+	}
+	cursor = ft_cursor_of(request.lookups.data, request.lookups.length);
+	if (!ft_read_array(&cursor, &count) || count == 0 || count > FT_LOOKUPS_MAX) {
+		(void)snprintf(value, sizeof(value), "%u of them", count);
+		(void)ft_fail_field(&error, FT_E_BAD_VALUE, "lookups", value, "a list of 1 to 1,024");
+		session_fail(session, envelope->id, &error);
+		return;
+	}
+	/* As ft_lookup_many_reply, without a copy between. */
+	ft_begin_response(writer, envelope->id);
+	ft_write_map(writer, 1);
+	ft_write_text(writer, "answers");
+	ft_write_array(writer, count);
+	for (uint32_t i = 0; i < count && ft_read_view(&cursor, &question); i++)
+		answer_one_of_many(requests, question, loop_ns(session), writer);
+	session_appended(session);
+}

@@ -1,0 +1,52 @@
+/* Replies: encoded answers, kept for when the very same question comes again.
+ *
+ * A table of a fixed size, found by the bytes of a lookup's params, so that a repeated question is not even decoded. An
+ * answer stands while its stripe's word on the board does (proto/board.h). The generation that an answer tells is the
+ * store's at the time of asking, so it is left out of what is kept. The table's memory is touched as it fills; nothing
+ * is allocated on a lookup's way. */
+#ifndef FLYTUNE_DAEMON_REPLIES_H
+#define FLYTUNE_DAEMON_REPLIES_H
+
+#include "daemon/board.h"
+#include "daemon/miss.h"
+#include "proto/writer.h"
+
+enum {
+	REPLIES_WAYS = 2,
+	REPLIES_SETS = 4096,
+	REPLY_SIZE = 512,
+	REPLY_ROOM = REPLY_SIZE - 36, /* for question and answer; what is larger is not kept */
+};
+
+struct reply {
+	uint64_t hash; /* of the question; 0: the place is free */
+	uint64_t version;
+	uint32_t stripe;
+	struct miss_place miss; /* where it is counted, if it is none that was tuned */
+	uint16_t question;      /* bytes */
+	uint16_t before;        /* of the answer up to the value of its generation */
+	uint16_t after;         /* and from behind it */
+	uint8_t source;         /* enum lookup_source */
+	bool used;              /* since its set last had to make room */
+	uint8_t bytes[REPLY_ROOM];
+};
+
+_Static_assert(sizeof(struct reply) == REPLY_SIZE, "a reply fills its place");
+
+struct replies {
+	struct reply (*set)[REPLIES_WAYS];
+};
+
+int replies_init(struct replies *replies, struct ft_error *error);
+void replies_free(struct replies *replies);
+uint64_t replies_hash(struct ft_view question);
+/* NULL if there is none that stands. It lives until the next is kept. */
+struct reply *replies_find(
+        const struct replies *replies, const struct board *board, struct ft_view question, uint64_t hash);
+/* Appends the answer, as of a generation. */
+void reply_write(const struct reply *reply, uint64_t generation, struct ft_writer *writer);
+/* Keeps an encoded answer; NULL if it is too large. The caller fills in what is not of its encoding. */
+struct reply *replies_keep(
+        struct replies *replies, struct ft_view question, uint64_t hash, struct ft_view answer);
+
+#endif
