@@ -102,8 +102,8 @@ static inline void samples_print(struct samples *samples)
 
 	qsort(samples->ns, count, sizeof(uint32_t), compare_ns);
 #define AT(share) (count == 0 ? 0 : samples->ns[(size_t)((double)(count - 1) * (share))])
-	printf("\"count\":%zu,\"p50\":%u,\"p90\":%u,\"p99\":%u,\"p999\":%u,\"max\":%u", count, AT(0.5), AT(0.9),
-	        AT(0.99), AT(0.999), AT(1.0));
+	printf("\"count\":%zu,\"p50\":%u,\"p90\":%u,\"p99\":%u,\"p999\":%u,\"max\":%u", count, AT(0.5),
+	        AT(0.9), AT(0.99), AT(0.999), AT(1.0));
 #undef AT
 }
 
