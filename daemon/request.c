@@ -35,15 +35,13 @@ int requests_reading(struct requests *requests, struct ft_error *error)
 	if (store_begin(requests->store, error) != 0)
 		return -1;
 	requests->reading = true;
-	requests->batch_began_ns = requests_clock_ns();
 	return 0;
 }
 
 void requests_batch_end(struct requests *requests)
 {
-	if (!requests->reading)
-		return;
-	store_end(requests->store);
+	if (requests->reading)
+		store_end(requests->store);
 	requests->reading = false;
 	/* Two looks at the clock a batch, not two a lookup. */
 	if (requests->batch_lookups > 0)
