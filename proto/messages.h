@@ -18,9 +18,10 @@ enum {
 	FT_TOKEN_SIZE = 64, /* "UUID:COUNTER" */
 	FT_REASON_SIZE = 256,
 	FT_IDENTITY_SIZE = 1024,
-	FT_LOOKUPS_MAX = 1024, /* in one lookup_many */
-	FT_SPACE_MAX = 512,    /* configs in the space of one problem */
-	FT_ROUNDS_MAX = 256,   /* rounds kept for one problem */
+	FT_LOOKUPS_MAX = 1024,         /* in one lookup_many */
+	FT_IDENTITY_WHOLE_SIZE = 2048, /* a runner's identity and a kernel's source together */
+	FT_SPACE_MAX = 512,            /* configs in the space of one problem */
+	FT_ROUNDS_MAX = 256,           /* rounds kept for one problem */
 };
 
 /* ---------------------------------------------------------------- client road */
@@ -321,10 +322,10 @@ FT_DECLARE_MESSAGE(pause_reply, FT_PAUSE_REPLY)
 #define FT_ROW(F)                                                                                           \
 	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                          \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                 \
-	F(TEXT, device, 2 * FT_IDENTITY_SIZE, FT_REQUIRED)   /* its identity: all that decides its speed */ \
+	F(TEXT, device, FT_IDENTITY_WHOLE_SIZE, FT_REQUIRED) /* its identity: all that decides its speed */ \
 	F(CONFIG, config, 0, FT_OPTIONAL)                    /* absent in a row that only pins */           \
-	F(TEXT, identity, 2 * FT_IDENTITY_SIZE, FT_OPTIONAL) /* under which it was measured */              \
-	F(TEXT, origin, 64, FT_OPTIONAL)                     /* the UUID of the store that measured it */   \
+	F(TEXT, identity, FT_IDENTITY_WHOLE_SIZE, FT_OPTIONAL) /* under which it was measured */            \
+	F(TEXT, origin, 64, FT_OPTIONAL)                       /* the UUID of the store that measured it */ \
 	F(UINT, time_ps, 0, FT_OPTIONAL)                                                                    \
 	F(UINT, default_time_ps, 0, FT_OPTIONAL)                                                            \
 	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                \

@@ -296,7 +296,7 @@ static void choose(const struct request *request, struct ft_space *space)
 		}
 		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 		/* Each of those left has the same chance. */
-		bool chosen = (state >> 33) % rest < wanted;
+		bool chosen = rest > 0 && (state >> 33) % rest < wanted;
 
 		rest--;
 		wanted -= chosen;
@@ -640,7 +640,7 @@ int gpu_explore_main(int argc, char **argv)
 	if (request.all)
 		for (uint32_t i = 0; i < space->count; i++)
 			space->pruned[i][0] = '\0';
-	trial = calloc(space->count, sizeof *trial);
+	trial = calloc(space->count > 0 ? space->count : 1, sizeof *trial);
 	if (!trial)
 		goto failed;
 	sweep = (struct ft_backend_sweep){.kernel = &ft_kernel_rmsnorm,
