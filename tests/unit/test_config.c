@@ -274,9 +274,12 @@ static void every_setting_stands_in_the_example_in_its_section(void **state)
 		(void)snprintf(head, sizeof(head), "\n[%s]\n", section);
 		(void)snprintf(line, sizeof(line), "\n#%s =", key);
 		begin = strstr(text, head);
-		if (begin == NULL)
+		if (begin == NULL) {
 			fail_msg("there is no section %s", section);
-		end = strstr(begin + 2, "\n[");
+			return;
+		}
+		begin += strlen(head) - 1; /* at the newline that ends the head */
+		end = strstr(begin, "\n[");
 		found = strstr(begin, line);
 		if (found == NULL || (end != NULL && found > end))
 			fail_msg("%s does not stand in [%s]", key, section);
