@@ -547,9 +547,12 @@ static int load_name(struct store *store, const MDB_val *key, const MDB_val *val
 		return 0;
 	if (record_open(key->mv_data, key->mv_size, value->mv_data, value->mv_size, &body) &&
 	        (cursor = ft_cursor_of(body.data, body.length), ft_read_text(&cursor, &from, &length))) {
-		text = strndup(from, length);
+		/* Not strndup: it may look for an end past the name, where the map has no page. */
+		text = malloc(length + 1);
 		if (text == NULL)
 			return ENOMEM;
+		memcpy(text, from, length);
+		text[length] = '\0';
 	} else {
 		store_note_damage(store, key->mv_data, key->mv_size); /* its id stays taken */
 	}

@@ -372,11 +372,12 @@ static void choose(const struct race *race, const struct ft_rule *rule, bool las
 		return;
 	}
 	decision->verdict = FT_VERDICT_WINNER;
-	/* Where the noise is so wide that the default may as well be faster than the fastest by more than the
-	 * band, nothing has beaten it clearly: it stays. */
+	/* Where the rounds are too few to know the noise, or it is so wide that the default may as well be faster
+	 * than the fastest by more than the band, nothing has beaten the default clearly: it stays. */
 	if (decision->conclusive ||
-	        (first == race->standard && race->standing[first].rounds >= race->min_rounds &&
-	                race->standing[first].ratio_low < ratio_of(-race->edge)))
+	        (first == race->standard && race->standing[first].rounds > 0 &&
+	                (race->standing[first].rounds < race->min_rounds ||
+	                        race->standing[first].ratio_low < ratio_of(-race->edge))))
 		decision->winner = first;
 	else
 		decision->winner = likely;

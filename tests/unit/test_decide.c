@@ -307,7 +307,7 @@ static void a_race_that_cannot_be_settled_ends_and_says_so(void **state)
 	assert_non_null(strstr(race.decision.reason, "unsettled"));
 }
 
-static void an_ended_race_gives_the_best_it_knows(void **state)
+static void a_race_ended_before_its_noise_is_known_keeps_the_default(void **state)
 {
 	(void)state;
 	static struct race race;
@@ -315,11 +315,20 @@ static void an_ended_race_gives_the_best_it_knows(void **state)
 	race_start(&race, 4, 0);
 	race_round(&race, slower, 0.001);
 	race_decide(&race, true);
-	assert_winner(&race, 1, false);
+	assert_int_equal(race.decision.verdict, FT_VERDICT_WINNER);
+	assert_int_equal(race.decision.winner, 0);
+	assert_false(race.decision.conclusive);
+	assert_non_null(strstr(race.decision.reason, "default stays"));
 	race_start(&race, 4, 3);
 	race_round(&race, slower, 0.001);
 	race_decide(&race, true);
 	assert_winner(&race, 3, false);
+	/* Without a time of the default, the best that is known. */
+	race_start(&race, 4, 0);
+	race_round(&race, slower, 0.001);
+	race.contender[0].sample_ps = NULL;
+	race_decide(&race, true);
+	assert_winner(&race, 1, false);
 }
 
 static void an_ended_race_that_was_settled_is_conclusive(void **state)
@@ -580,7 +589,7 @@ int main(void)
 	        cmocka_unit_test(the_order_of_rounds_does_not_matter),
 	        cmocka_unit_test(stored_samples_give_the_same_decision_again),
 	        cmocka_unit_test(a_race_that_cannot_be_settled_ends_and_says_so),
-	        cmocka_unit_test(an_ended_race_gives_the_best_it_knows),
+	        cmocka_unit_test(a_race_ended_before_its_noise_is_known_keeps_the_default),
 	        cmocka_unit_test(an_ended_race_that_was_settled_is_conclusive),
 	        cmocka_unit_test(nobody_wins_without_a_sample),
 	        cmocka_unit_test(nobody_wins_when_all_are_out),
