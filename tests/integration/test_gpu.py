@@ -5,6 +5,7 @@ or writes wildly. What the device code itself computes is proven elsewhere."""
 import json
 import os
 import subprocess
+import sys
 
 import msgpack
 import pytest
@@ -200,3 +201,20 @@ def test_options_from_the_environment_do_not_reach_the_compiler(driver):
                   NVRTC_APPEND_FLAGS="-DX")
     plain = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32")
     assert json.loads(ran.stdout)["code"] == json.loads(plain.stdout)["code"]
+
+
+def test_the_study_of_choices_runs_and_goes_on_where_it_left(driver, tmp_path):
+    """It is meant for a GPU that is lent for minutes: it must not fail there for the first time."""
+    def study(*more):
+        return subprocess.run(
+            [sys.executable, harness.TOP / "tests/gpu/trust.py", *more, "--runner", RUNNER, "--code-dir", tmp_path / "code",
+             "--out", tmp_path / "out.json", "--passes", "2", "--others-passes", "1", "--longs", "2", "--rounds", "8", "--agree",
+             "1x64,3x64", "--others", "5x64", "--cost", "2x64", "--load", "3x64", "--load-m", "2", "--load-budget", "1"],
+            env={**os.environ, "LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, timeout=harness.DEADLINE)
+    stopped = study("--seconds", "0")
+    assert stopped.returncode == 0 and "out of time after 0 of 2 passes" in stopped.stdout, stopped
+    whole = study()
+    assert whole.returncode == 0 and "agree: 2 fresh processes, 2 that measured everything" in whole.stdout, whole
+    known = json.loads((tmp_path / "out.json").read_text())
+    assert [len(known["chosen"][shape]) for shape in ("1x64", "3x64", "5x64")] == [2, 2, 1]
+    assert known["cost"]["2x64"]["own"] > 1 and len(known["load"]["3x64"]["loaded"]) == 3
