@@ -108,17 +108,30 @@ static uint64_t row_registers(const struct rmsnorm_problem *problem, const int64
 /* Registers that a thread can have with blocks of that size, less what addresses and sums need. */
 static uint64_t register_room(const struct ft_traits *traits, const int64_t *value)
 {
-	uint64_t file = is_amd(traits) && wave_of(traits) == 64 ? 512 * 64 * 4 : 65536;
+	bool large = strncmp(traits->arch, "gfx90a", 6) == 0 || strncmp(traits->arch, "gfx94", 5) == 0 ||
+	        strncmp(traits->arch, "gfx95", 5) == 0;
+	uint64_t file = !is_amd(traits) || wave_of(traits) == 32 ? 65536
+	        : large                                          ? 512 * 64 * 4
+	                                                         : 256 * 64 * 4;
 	uint64_t most = file / (uint64_t)value[RMSNORM_BLOCK_THREADS];
+	uint64_t rest = is_amd(traits) ? 36 : 30;
 
 	if (most > 255)
 		most = 255;
-	return most > 40 ? most - 30 : most / 4;
+	return most > rest + 10 ? most - rest : most / 4;
 }
 
 static bool fits(const struct rmsnorm_problem *problem, const struct ft_traits *traits, const int64_t *value)
 {
-	return row_registers(problem, value) <= register_room(traits, value);
+	/* With more vectors a thread hiprtc's LLVM spills whatever there is room for. */
+	if (is_amd(traits) && slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]) > 8)
+		return false;
+	uint64_t late = 0;
+
+	/* Four vectors of the weight at a time, where it is loaded late. */
+	if (is_amd(traits) && value[RMSNORM_WEIGHT] == 0)
+		late = 16 * rmsnorm_dtype_size(problem->weight) / rmsnorm_dtype_size(problem->dtype);
+	return row_registers(problem, value) + late <= register_room(traits, value);
 }
 
 static bool has_value(unsigned knob, uint64_t value)

@@ -24,12 +24,6 @@ typedef void *hip_graph_exec;
 typedef void *hip_program;
 
 enum {
-	HIP_ERROR_INVALID_VALUE = 1,
-	HIP_ERROR_OUT_OF_MEMORY = 2,
-	HIP_ERROR_NO_BINARY = 209, /* the module holds no code for this device */
-	HIP_ERROR_INVALID_IMAGE = 200,
-	HIP_ERROR_NOT_FOUND = 500,
-	HIP_ERROR_LAUNCH_RESOURCES = 701,
 	HIP_EVENT_DEFAULT = 0,
 	HIP_STREAM_NON_BLOCKING = 1,
 	HIP_CAPTURE_THREAD_LOCAL = 1,

@@ -2,7 +2,7 @@
 
 hiprtc, as Debian ships it, builds for four of AMD's targets; clang-19 for three newer ones; nvrtc for NVIDIA's. What is not
 installed is skipped by name. FLYTUNE_FULL_MATRIX=1 builds every config instead of the twelve plain ones, the default and a
-seeded sample of the rest. Reports of which knob changed the machine code, and of registers, stay in
+seeded sample of the rest, some 15 minutes of a core. Reports of which knob changed the machine code, and of registers, stay in
 build/reports/device/.
 """
 import json
