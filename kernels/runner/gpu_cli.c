@@ -269,8 +269,9 @@ static void print_built(const struct rmsnorm_problem *problem, const struct ft_t
 	json_decref(all);
 }
 
-/* The twelve: blocks of 128 to 1,024 threads, a row each, times three values of waves_per_eu. */
-static bool is_plain(const struct ft_config *config, const struct ft_config *standard)
+/* The twelve: blocks of 128 to 1,024 threads, a row each, times three values of waves_per_eu. `hint` is theirs:
+ * others of the same threads may have another. */
+static bool is_plain(const struct ft_config *config, int64_t hint)
 {
 	int64_t block = config->knob[RMSNORM_BLOCK_THREADS].value;
 
@@ -278,19 +279,29 @@ static bool is_plain(const struct ft_config *config, const struct ft_config *sta
 	        block == config->knob[RMSNORM_ROW_THREADS].value &&
 	        config->knob[RMSNORM_WAVES_EXACT].value == 0 &&
 	        config->knob[RMSNORM_WAVES_PER_EU].value <= 2 &&
-	        config->knob[RMSNORM_NONTEMPORAL].value == standard->knob[RMSNORM_NONTEMPORAL].value;
+	        config->knob[RMSNORM_NONTEMPORAL].value == hint;
+}
+
+/* Only the twelve ask for two waves. */
+static int64_t plain_hint(const struct ft_space *space)
+{
+	for (uint32_t i = 0; i < space->count; i++)
+		if (space->config[i].knob[RMSNORM_WAVES_PER_EU].value == 2 &&
+		        space->config[i].knob[RMSNORM_WAVES_EXACT].value == 0)
+			return space->config[i].knob[RMSNORM_NONTEMPORAL].value;
+	return 0;
 }
 
 /* Leaves in `space` the default, the plain blocks, and as many of the rest as were asked for. */
 static void choose(const struct request *request, struct ft_space *space)
 {
-	const struct ft_config *standard = &space->config[space->standard];
+	int64_t hint = plain_hint(space);
 	uint64_t wanted = request->sample, state = request->seed * UINT64_C(0x9e3779b97f4a7c15) + 1, rest = 0;
 
 	for (uint32_t i = 0; i < space->count; i++)
-		rest += i != space->standard && !is_plain(&space->config[i], standard);
+		rest += i != space->standard && !is_plain(&space->config[i], hint);
 	for (uint32_t i = 0; i < space->count; i++) {
-		if (i == space->standard || is_plain(&space->config[i], standard)) {
+		if (i == space->standard || is_plain(&space->config[i], hint)) {
 			space->pruned[i][0] = '\0';
 			continue;
 		}
