@@ -13,7 +13,7 @@
 
 /* AMD's devices as a kernel would show them below a folder of the test's own. */
 
-static char root[] = "/tmp/flytune-devices-XXXXXX";
+static char root[32];
 
 static void make_folders(char *path)
 {
@@ -110,7 +110,7 @@ static int remove_one(const char *path, const struct stat *about, int type, stru
 static int begin(void **state)
 {
 	(void)state;
-	memcpy(root + sizeof root - 7, "XXXXXX", 6);
+	snprintf(root, sizeof root, "/tmp/flytune-devices-XXXXXX");
 	return mkdtemp(root) ? 0 : -1;
 }
 
