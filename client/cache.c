@@ -148,7 +148,7 @@ static inline bool read_entry(const struct cache_entry *entry, const struct cach
 	for (size_t i = 0; i < FIXED_WORDS; i++)
 		put(answer->reason, i, load(&from[i]));
 	from += FIXED_WORDS;
-	for (size_t i = 0; i < knobs * KNOB_WORDS; i++)
+	for (size_t i = 0; i < (size_t)knobs * KNOB_WORDS; i++)
 		put(answer->knob, i, load(&from[i]));
 	answer->source = (enum flytune_source)(shape & 0xffff);
 	return atomic_load_explicit(&entry->sequence, memory_order_relaxed) == sequence;
@@ -276,7 +276,7 @@ static void write_entry(struct cache_entry *entry, const struct cache_key *key,
 	for (size_t i = 0; i < FIXED_WORDS; i++)
 		store(&to[i], get(answer->reason, i));
 	to += FIXED_WORDS;
-	for (size_t i = 0; i < knobs * KNOB_WORDS; i++)
+	for (size_t i = 0; i < (size_t)knobs * KNOB_WORDS; i++)
 		store(&to[i], get(answer->knob, i));
 	atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
 }

@@ -140,8 +140,8 @@ int client_device(const flytune_client *client, const char *named, char device[F
 	if (device != id) {
 		size_t length = strlen(id);
 
+		memmove(device, id, length + 1);
 		memset(device + length, 0, FT_DEVICE_ID_SIZE - length);
-		memmove(device, id, length);
 	}
 	return 0;
 }

@@ -79,7 +79,7 @@ static enum flytune_code export_step(flytune_client *client, struct export *expo
 {
 	struct connection *connection;
 	struct ft_export_reply export_reply;
-	struct ft_envelope reply;
+	struct ft_envelope reply = {0};
 	struct ft_error error;
 	enum flytune_code code =
 	        client_ask(client, "export", &ft_export_request_message, request, &connection, &reply, out);
@@ -183,7 +183,7 @@ enum flytune_code flytune_import_begin(
 {
 	flytune_import *import = calloc(1, sizeof *import);
 	struct ft_empty request = {0};
-	struct ft_envelope reply;
+	struct ft_envelope reply = {0};
 	struct ft_error error;
 	enum flytune_code code;
 
@@ -193,7 +193,7 @@ enum flytune_code flytune_import_begin(
 	}
 	client_enter(client);
 	import->client = client;
-	ft_writer_init_growing(&import->rows, 2 * BYTES_AT_ONCE);
+	ft_writer_init_growing(&import->rows, (size_t)2 * BYTES_AT_ONCE);
 	if (client_take_own(client, clock_after(client->call_timeout_ms), &import->connection, &error) !=
 	        CALL_DONE) {
 		import->connection = NULL;
@@ -255,12 +255,12 @@ static enum flytune_code send_rows(flytune_import *import, struct flytune_error 
 {
 	struct ft_import_request request;
 	struct ft_writer list;
-	struct ft_envelope reply;
+	struct ft_envelope reply = {0};
 	enum flytune_code code;
 
 	if (import->count == 0)
 		return import->connection != NULL ? FLYTUNE_OK : outcome(out, &import->error);
-	ft_writer_init_growing(&list, 4 * BYTES_AT_ONCE);
+	ft_writer_init_growing(&list, (size_t)4 * BYTES_AT_ONCE);
 	ft_write_array(&list, import->count);
 	ft_write_raw(&list, import->rows.data, import->rows.length);
 	if (!ft_writer_ok(&list) || !ft_writer_ok(&import->rows)) {
@@ -405,7 +405,7 @@ enum flytune_code flytune_import_commit(
 {
 	enum flytune_code code = flytune_import_check(import, NULL, out);
 	struct ft_empty request = {0};
-	struct ft_envelope reply;
+	struct ft_envelope reply = {0};
 
 	if (code != FLYTUNE_OK)
 		return code;

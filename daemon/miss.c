@@ -112,7 +112,7 @@ static int more_asked_first(const void *a, const void *b)
 
 struct miss **misses_sorted(const struct misses *misses, size_t *count)
 {
-	struct miss **list = calloc(MISS_SETS * MISS_WAYS, sizeof(*list));
+	struct miss **list = calloc((size_t)MISS_SETS * MISS_WAYS, sizeof(struct miss *));
 
 	*count = 0;
 	for (int set = 0; list != NULL && set < MISS_SETS; set++) {

@@ -235,7 +235,9 @@ static void call_waits(struct wait **waits, const struct ft_job *job, const stru
 	while (*waits != NULL) {
 		struct wait *wait = *waits;
 
-		unlink_wait(wait);
+		*waits = wait->next;
+		if (*waits != NULL)
+			(*waits)->link = waits;
 		wait->done(wait->data, job, error);
 		free(wait);
 	}

@@ -538,7 +538,7 @@ static int take_row(struct incoming *in, struct ft_view view, struct ft_error *e
 	if (check_problem(in, error) != 0 || check_config(in, "config", &in->row.config, error) != 0 ||
 	        check_config(in, "pin", &in->row.pin, error) != 0)
 		return -1;
-	if (in->note.field[0] == '\0' && in->row.config.count > 0 &&
+	if (in->kernel != NULL && in->note.field[0] == '\0' && in->row.config.count > 0 &&
 	        strcmp(in->row.identity, in->kernel->identity_text) != 0)
 		say(in, "identity", true, "measured under another compiler, driver or kernel source");
 	transfer->usable += in->usable;

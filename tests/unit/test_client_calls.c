@@ -1281,6 +1281,7 @@ static void *wait_for_job(void *data)
 
 static void a_wait_survives_a_restart_of_the_daemon(void **state)
 {
+	const fake_hook nothing = NULL; /* clang makes no atomic function pointer of NULL itself */
 	struct waiter waiter;
 	pthread_t thread;
 
@@ -1291,7 +1292,7 @@ static void a_wait_survives_a_restart_of_the_daemon(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, wait_for_job, &waiter), 0);
 	fake_await_arrivals(&fake, 1);
 	fake_stop(&fake);
-	fake.hook = NULL;
+	fake.hook = nothing;
 	fake_listen(&fake);
 	pthread_join(thread, NULL);
 	assert_int_equal(waiter.code, FLYTUNE_OK);

@@ -299,7 +299,7 @@ static void a_later_board_takes_all_answers_back(void **state)
 
 	(void)state;
 	boards_init(&boards);
-	for (uint64_t round = 1; round <= 3 * BOARDS_KEPT; round++) {
+	for (uint64_t round = 1; round <= (uint64_t)3 * BOARDS_KEPT; round++) {
 		fake_board(&fake, FAKE_SOUND);
 		assert_int_equal(boards_adopt(&boards, fake.board_fd, &serial, &error), 0);
 		assert_int_equal(serial, round);
