@@ -1,18 +1,11 @@
+#include "client/lookup.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "client/answer.h"
 #include "client/outcome.h"
 #include "client/sized.h"
-
-/* One lookup that has to ask, as its steps see it. */
-struct lookup {
-	flytune_client *client;
-	struct cache_key key;
-	uint64_t deadline;
-	bool swept; /* what is asked for now, is asked after the forced sweep */
-	struct flytune_answer answer;
-};
 
 /* ---- answers given before ---- */
 
@@ -36,8 +29,7 @@ static enum board_verdict check(
 	return sight.alive ? BOARD_STANDS : BOARD_AWAY;
 }
 
-/* The road that is meant to be taken: no system call, no lock, nothing written but a count of this thread's group. */
-static bool answer_at_once(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+bool lookup_at_once(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
 {
 	struct cache_terms terms;
 	enum board_verdict verdict;
@@ -58,6 +50,16 @@ static bool answer_at_once(flytune_client *client, const struct cache_key *key, 
 	cache_count(&client->cache, place);
 	answer->flags = flags;
 	return true;
+}
+
+bool lookup_at_once_sized(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+{
+	struct flytune_answer ours;
+
+	if (sized_length(answer) == sizeof *answer)
+		return lookup_at_once(client, key, answer);
+	memset(&ours, 0, sizeof ours);
+	return lookup_at_once(client, key, &ours) && sized_out(answer, &ours, sizeof ours);
 }
 
 /* While the daemon is away nothing can change an answer, so those that it gave, and did not take back before it went,
@@ -93,14 +95,14 @@ static uint32_t take_repeats(struct lookup *lookup)
 	return repeats;
 }
 
-static void return_repeats(struct lookup *lookup, uint32_t repeats)
+void lookup_unheard(struct lookup *lookup, uint32_t repeats)
 {
 	pthread_mutex_lock(&lookup->client->lock);
 	cache_return_repeats(&lookup->client->cache, &lookup->key, repeats);
 	pthread_mutex_unlock(&lookup->client->lock);
 }
 
-static void keep(struct lookup *lookup, struct cache_terms *terms)
+void lookup_keep(struct lookup *lookup, struct cache_terms *terms)
 {
 	terms->swept = lookup->swept;
 	pthread_mutex_lock(&lookup->client->lock);
@@ -113,7 +115,7 @@ static void keep(struct lookup *lookup, struct cache_terms *terms)
 
 /* ---- asking ---- */
 
-static int answer_alone(struct lookup *lookup, struct ft_error *error)
+int lookup_alone(struct lookup *lookup, struct ft_error *error)
 {
 	char reason[sizeof error->code];
 
@@ -134,20 +136,28 @@ static int answer_alone(struct lookup *lookup, struct ft_error *error)
 	        lookup->client, lookup->key.problem, lookup->key.device, reason, &lookup->answer, error);
 }
 
-static int ask(struct lookup *lookup, struct ft_error *error)
+void lookup_prepare(struct lookup *lookup, struct ft_lookup_request *request)
 {
 	flytune_client *client = lookup->client;
-	struct ft_lookup_request request = {.tune_on_miss = client->tune_on_miss};
+
+	*request = (struct ft_lookup_request){.tune_on_miss = client->tune_on_miss};
+	memcpy(request->kernel, lookup->key.problem->kernel, sizeof request->kernel);
+	request->problem = lookup->key.problem->given;
+	memcpy(request->device, lookup->key.device, sizeof request->device);
+	memcpy(request->generation, client->token, sizeof request->generation);
+	request->repeats = take_repeats(lookup);
+}
+
+int lookup_ask(struct lookup *lookup, struct ft_error *error)
+{
+	flytune_client *client = lookup->client;
+	struct ft_lookup_request request;
 	struct cache_terms terms;
 	struct connection *connection;
 	struct ft_envelope reply;
 	enum call_result result;
 
-	memcpy(request.kernel, lookup->key.problem->kernel, sizeof request.kernel);
-	request.problem = lookup->key.problem->given;
-	memcpy(request.device, lookup->key.device, sizeof request.device);
-	memcpy(request.generation, client->token, sizeof request.generation);
-	request.repeats = take_repeats(lookup);
+	lookup_prepare(lookup, &request);
 	/* Without a generation there is always an answer of our own, so a daemon that was away is not waited
 	 * for. */
 	result = client_call(client, "lookup", &ft_lookup_request_message, &request, lookup->deadline,
@@ -155,40 +165,22 @@ static int ask(struct lookup *lookup, struct ft_error *error)
 	if (result == CALL_DONE) {
 		if (answer_read(reply.body, connection, &lookup->answer, &terms, error) == 0) {
 			client_give(client, connection);
-			keep(lookup, &terms);
+			lookup_keep(lookup, &terms);
 			return 0;
 		}
 		ft_fail(error, FT_E_BAD_FRAME, "flytuned gave an answer that this library cannot read");
 		client_drop(client, connection, error);
 	}
 	if (result != CALL_REFUSED)
-		return_repeats(lookup, (uint32_t)request.repeats);
+		lookup_unheard(lookup, (uint32_t)request.repeats);
 	else if (outcome_is_callers(error))
 		return -1;
-	return answer_alone(lookup, error);
+	return lookup_alone(lookup, error);
 }
 
 /* ---- FLYTUNE_AUTOTUNE=1 ---- */
 
-static enum forced_state begin_forced(struct lookup *lookup, uint64_t hash, uint64_t deadline)
-{
-	flytune_client *client = lookup->client;
-	struct timespec until = clock_timespec(deadline);
-	enum forced_state state;
-
-	pthread_mutex_lock(&client->lock);
-	/* Another thread sweeps this very problem: its end is ours. */
-	while ((state = forced_get(&client->forced, hash)) == FORCED_RUNNING) {
-		if (pthread_cond_timedwait(&client->changed, &client->lock, &until) != 0)
-			break;
-	}
-	if (state == FORCED_NEW && !forced_set(&client->forced, hash, FORCED_RUNNING))
-		state = FORCED_FULL;
-	pthread_mutex_unlock(&client->lock);
-	return state;
-}
-
-static void end_forced(flytune_client *client, uint64_t hash, enum forced_state state)
+static void set_forced(flytune_client *client, uint64_t hash, enum forced_state state)
 {
 	pthread_mutex_lock(&client->lock);
 	forced_set(&client->forced, hash, state);
@@ -196,43 +188,72 @@ static void end_forced(flytune_client *client, uint64_t hash, enum forced_state 
 	pthread_mutex_unlock(&client->lock);
 }
 
-/* Runs the full sweep, unless this client did. False if it was to be run and has not ended. */
-static bool sweep_first(struct lookup *lookup)
+void lookup_sweep_begin(const struct lookup *lookup, struct lookup_sweep *sweep)
 {
 	flytune_client *client = lookup->client;
-	uint64_t deadline = clock_after(client->autotune_timeout_ms);
-	uint64_t hash = lookup->key.hash;
 	struct flytune_tune_options options;
-	struct flytune_job ended;
-	uint64_t job = 0;
-	bool done = false;
 
-	switch (begin_forced(lookup, hash, deadline)) {
-	case FORCED_NEW:
-		break;
-	case FORCED_DONE:
-		return true;
-	default:
-		return false;
-	}
+	*sweep = (struct lookup_sweep){0};
+	pthread_mutex_lock(&client->lock);
+	sweep->state = forced_get(&client->forced, lookup->key.hash);
+	if (sweep->state == FORCED_NEW && !forced_set(&client->forced, lookup->key.hash, FORCED_RUNNING))
+		sweep->state = FORCED_FULL;
+	pthread_mutex_unlock(&client->lock);
+	if (sweep->state != FORCED_NEW)
+		return;
 	flytune_tune_options_init(&options);
 	options.device = lookup->key.device[0] == '\0' ? NULL : lookup->key.device;
 	options.force = 1;
-	if (flytune_tune(client, lookup->key.problem, &options, &job, NULL, NULL) == FLYTUNE_OK) {
-		uint64_t now = clock_now();
-
-		flytune_job_init(&ended);
-		done = job == 0 ||
-		        (now < deadline &&
-		                flytune_wait(client, job, (int64_t)((deadline - now) / CLOCK_MS), NULL, NULL,
-		                        &ended, NULL, NULL) == FLYTUNE_OK &&
-		                ended.state == FLYTUNE_STATE_DONE);
-		/* Once it was asked for, it is not asked for again: it goes on without us. */
-		end_forced(client, hash, FORCED_DONE);
-	} else {
-		end_forced(client, hash, FORCED_NEW);
+	if (flytune_tune(client, lookup->key.problem, &options, &sweep->job, NULL, NULL) != FLYTUNE_OK) {
+		sweep->failed = true;
+		set_forced(client, lookup->key.hash, FORCED_NEW);
 	}
+}
+
+/* Another thread sweeps this very problem, or another place of the same list: its end is ours. */
+static bool await_other(flytune_client *client, uint64_t hash, uint64_t deadline)
+{
+	struct timespec until = clock_timespec(deadline);
+	enum forced_state state;
+
+	pthread_mutex_lock(&client->lock);
+	while ((state = forced_get(&client->forced, hash)) == FORCED_RUNNING) {
+		if (pthread_cond_timedwait(&client->changed, &client->lock, &until) != 0)
+			break;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return state == FORCED_DONE;
+}
+
+bool lookup_sweep_end(const struct lookup *lookup, const struct lookup_sweep *sweep, uint64_t deadline)
+{
+	flytune_client *client = lookup->client;
+	struct flytune_job ended;
+	uint64_t now = clock_now();
+	bool done = sweep->job == 0;
+
+	if (sweep->state == FORCED_RUNNING)
+		return await_other(client, lookup->key.hash, deadline);
+	if (sweep->state != FORCED_NEW || sweep->failed)
+		return sweep->state == FORCED_DONE;
+	flytune_job_init(&ended);
+	if (!done && now < deadline)
+		done = flytune_wait(client, sweep->job, (int64_t)((deadline - now) / CLOCK_MS), NULL, NULL,
+		               &ended, NULL, NULL) == FLYTUNE_OK &&
+		        ended.state == FLYTUNE_STATE_DONE;
+	/* Once it was asked for, it is not asked for again: it goes on without us. */
+	set_forced(client, lookup->key.hash, FORCED_DONE);
 	return done;
+}
+
+/* Runs the full sweep, unless this client did. False if it was to be run and has not ended. */
+static bool sweep_first(const struct lookup *lookup)
+{
+	uint64_t deadline = clock_after(lookup->client->autotune_timeout_ms);
+	struct lookup_sweep sweep;
+
+	lookup_sweep_begin(lookup, &sweep);
+	return lookup_sweep_end(lookup, &sweep, deadline);
 }
 
 static enum flytune_code answer_asking(flytune_client *client, const struct cache_key *key,
@@ -252,7 +273,7 @@ static enum flytune_code answer_asking(flytune_client *client, const struct cach
 		if (client->autotune == FLYTUNE_AUTOTUNE_FORCE)
 			swept = lookup.swept = sweep_first(&lookup);
 		lookup.deadline = clock_after(timeout_ms > 0 ? timeout_ms : client->lookup_timeout_ms);
-		failed = ask(&lookup, &error);
+		failed = lookup_ask(&lookup, &error);
 	}
 	if (failed != 0)
 		return outcome(out, &error);
@@ -260,16 +281,6 @@ static enum flytune_code answer_asking(flytune_client *client, const struct cach
 		lookup.answer.flags |= FLYTUNE_ANSWER_UNSWEPT;
 	sized_out(answer, &lookup.answer, sizeof lookup.answer);
 	return FLYTUNE_OK;
-}
-
-/* As answer_at_once, for a program that was built against another release. */
-static bool answer_sized_at_once(
-        flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
-{
-	struct flytune_answer ours;
-
-	memset(&ours, 0, sizeof ours);
-	return answer_at_once(client, key, &ours) && sized_out(answer, &ours, sizeof ours);
 }
 
 enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
@@ -280,9 +291,8 @@ enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *
 	int64_t timeout_ms = 0;
 	char named[FT_DEVICE_ID_SIZE];
 	struct cache_key key;
-	size_t size = sized_length(answer);
 
-	if (size < sizeof answer->size)
+	if (sized_length(answer) < sizeof answer->size)
 		return outcome_unsized(out, "flytune_answer");
 	if (given != NULL) {
 		struct ft_error error;
@@ -297,9 +307,7 @@ enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *
 		}
 	}
 	key = cache_key(problem, device);
-	if (client->autotune != FLYTUNE_AUTOTUNE_NEVER &&
-	        (size == sizeof *answer ? answer_at_once(client, &key, answer)
-	                                : answer_sized_at_once(client, &key, answer)))
+	if (client->autotune != FLYTUNE_AUTOTUNE_NEVER && lookup_at_once_sized(client, &key, answer))
 		return FLYTUNE_OK;
 	return answer_asking(client, &key, timeout_ms, answer, out);
 }

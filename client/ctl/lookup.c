@@ -1,6 +1,7 @@
 /* flytunectl lookup */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
@@ -71,30 +72,120 @@ static enum ctl_exit lookup_one(struct ctl *ctl, const flytune_problem *problem,
 	return (answer.flags & FLYTUNE_ANSWER_AWAY) != 0 ? CTL_AWAY : CTL_DONE;
 }
 
+/* ---- a list ---- */
+
+struct looked_up {
+	const struct problems *problems;
+	struct flytune_answer *answer;
+};
+
+static void print_table(const struct looked_up *all)
+{
+	static const char *const head[] = {"PROBLEM", "CONFIG", ">TIME", ">GAIN", "SOURCE", "NOTE"};
+	struct table table;
+	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE];
+
+	table_init(&table, head, sizeof head / sizeof *head);
+	for (size_t i = 0; i < all->problems->count; i++) {
+		const struct flytune_answer *answer = &all->answer[i];
+
+		table_add(&table, "%s", format_problem(all->problems->problem[i], text));
+		table_add(&table, "%s", format_config(answer->knob, answer->knob_count, text));
+		table_add(&table, "%s", format_time(answer->time_ns * 1000, time));
+		if (answer->time_ns != 0 && answer->default_time_ns != 0)
+			table_add(&table, "%.2f×", (double)answer->default_time_ns / (double)answer->time_ns);
+		else
+			table_add(&table, "%s", "");
+		table_add(&table, "%s", flytune_source_word(answer->source));
+		if (answer->source == FLYTUNE_SOURCE_NEAREST)
+			table_add(&table, "tuned at m=%" PRIu64, answer->tuned_m);
+		else
+			table_add(&table, "%s", answer->reason);
+	}
+	table_print(&table);
+}
+
+static int print_json(const struct looked_up *all)
+{
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < all->problems->count; i++)
+		json_array_append_new(array, json_answer(all->problems->problem[i], &all->answer[i]));
+	return json_print(array);
+}
+
+static enum ctl_exit print_all(const struct ctl *ctl, const struct looked_up *all)
+{
+	const struct flytune_answer *away = NULL;
+	bool unswept = false;
+
+	for (size_t i = 0; i < all->problems->count; i++) {
+		if ((all->answer[i].flags & FLYTUNE_ANSWER_AWAY) != 0 && away == NULL)
+			away = &all->answer[i];
+		unswept = unswept || (all->answer[i].flags & FLYTUNE_ANSWER_UNSWEPT) != 0;
+	}
+	if (away != NULL)
+		say_away(ctl, away);
+	if (unswept)
+		fputs("flytunectl: not all sweeps have ended; this is what is known so far\n", stderr);
+	if (!ctl->json)
+		print_table(all);
+	else if (print_json(all) != 0)
+		return CTL_FAILED;
+	return away != NULL ? CTL_AWAY : CTL_DONE;
+}
+
+static enum ctl_exit lookup_all(struct ctl *ctl, const struct problems *problems, const char *device)
+{
+	struct looked_up all = {.problems = problems};
+	struct flytune_lookup_options options;
+	struct flytune_error error;
+	enum ctl_exit status;
+
+	flytune_lookup_options_init(&options);
+	options.device = device;
+	all.answer = malloc(problems->count * sizeof *all.answer);
+	if (all.answer == NULL)
+		return ctl_usage(&command_lookup, "out of memory");
+	for (size_t i = 0; i < problems->count; i++)
+		flytune_answer_init(&all.answer[i]);
+	if (flytune_lookup_many(ctl->client, problems->problem, problems->count, &options, all.answer, NULL,
+	            &error) == FLYTUNE_OK)
+		status = print_all(ctl, &all);
+	else
+		status = ctl_fail(ctl, &error);
+	free(all.answer);
+	return status;
+}
+
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 {
 	const char *device = NULL;
 	struct own_options own = {.device = &device};
 	struct problems problems;
-	enum ctl_exit status = problems_read(ctl, &command_lookup, count, words, &own, false, &problems);
+	enum ctl_exit status = problems_read(ctl, &command_lookup, count, words, &own, true, &problems);
 
 	if (status != CTL_DONE)
 		return status;
-	status = lookup_one(ctl, problems.problem[0], device);
+	status = problems.count == 1 ? lookup_one(ctl, problems.problem[0], device)
+	                             : lookup_all(ctl, &problems, device);
 	problems_free(&problems);
 	return status;
 }
 
 static void explain(void)
 {
-	puts("Never waits for a search. While the daemon is away it shows the default, and exits 3.\n\n"
+	puts("Never waits for a search. While the daemon is away it shows the default, and exits 3.\n"
+	     "Fields take lists, --m 64,512 --n 4096,8192, and every combination is looked up, in one "
+	     "request;\n"
+	     "with --json, a list of answers is an array.\n\n"
 	     "  --device ID        which device, as `devices` lists them; else the first");
 }
 
 const struct command command_lookup = {
         .name = "lookup",
-        .words = "KERNEL --FIELD VALUE... [--device ID]",
-        .help = "Show the best configuration known for a problem",
+        .words = "KERNEL --FIELD VALUE[,VALUE]... [--device ID]",
+        .help = "Show the best configuration known for a problem, or for each of a list",
         .run = run,
         .explain = explain,
         .takes_kernel = true,

@@ -118,3 +118,53 @@ def test_the_board_travels_with_the_first_hello_only(daemon):
             assert (len(descriptors), reply.get("descriptors", 0)) == ((1, 1) if number == 1 else (0, 0))
             for descriptor in descriptors:
                 harness.os.close(descriptor)
+
+
+# ---- flytunectl lookup with lists
+
+def test_a_list_is_looked_up_as_one_by_one(daemon):
+    daemon.tune(m=64)
+    answers = daemon.ctl("lookup", *shape(m="64,100,1", n="4096,8192")).json
+    assert [(answer["problem"]["m"], answer["problem"]["n"]) for answer in answers] == [
+        (64, 4096), (64, 8192), (100, 4096), (100, 8192), (1, 4096), (1, 8192)]
+    assert [answer["source"] for answer in answers] == ["tuned", "default", "nearest", "default", "default", "default"]
+    for answer in answers:
+        assert answer == daemon.lookup(m=answer["problem"]["m"], n=answer["problem"]["n"])
+    assert isinstance(daemon.ctl("lookup", *shape(m="64")).json, dict), "one problem is one object"
+
+
+def test_a_list_is_shown_in_columns(daemon):
+    daemon.tune(m=64)
+    lines = daemon.ctl("lookup", *shape(m="64,100,100000"), as_json=False).output.splitlines()
+    assert len(lines) == 4 and lines[0].split() == ["PROBLEM", "CONFIG", "TIME", "GAIN", "SOURCE", "NOTE"]
+    source = lines[0].index("SOURCE")
+    assert [line[source:].split()[0] for line in lines[1:]] == ["tuned", "nearest", "default"]
+    assert "tuned at m=64" in lines[2] and "no result yet" in lines[3]
+
+
+def test_a_list_with_a_problem_that_is_refused_is_refused_whole(daemon):
+    before = daemon.status()["lookups"]
+    done = daemon.ctl("lookup", *shape(m="64,0"), check=False)
+    assert done.status == 2 and done.json["error"]["field"] == "m"
+    done = daemon.ctl("lookup", *shape(m="64,65"), "--device", "cpu:9", check=False)
+    assert done.status == 2 and done.json["error"]["code"] == "unknown_device"
+    done = daemon.ctl("lookup", *shape(m=",".join(map(str, range(1, 258)))), check=False, as_json=False)
+    assert done.status == 2 and "256" in done.complaint
+    assert daemon.status()["lookups"] == before
+
+
+def test_a_list_of_a_generation_is_of_that_moment_or_fails(daemon):
+    token = daemon.ctl("lookup", *shape()).json["token"]
+    daemon.tune(m=64)
+    now = daemon.ctl("lookup", *shape(m="64,65")).json
+    then = daemon.ctl("--generation", token, "lookup", *shape(m="64,65")).json
+    assert [answer["source"] for answer in now] == ["tuned", "nearest"]
+    assert [(answer["source"], answer["token"]) for answer in then] == [("default", token)] * 2
+    done = daemon.ctl("--generation", token + "0", "lookup", *shape(m="64,65"), check=False)
+    assert done.status == 1 and done.json["error"]["code"] == "generation_unavailable"
+
+
+def test_a_list_without_a_daemon_is_of_defaults(tmp_path):
+    done = harness.ctl(tmp_path / "none", "lookup", *shape(m="64,65,66"), check=False)
+    assert done.status == 3 and "away" in done.complaint
+    assert [(answer["source"], answer["daemon_away"]) for answer in done.json] == [("default", True)] * 3

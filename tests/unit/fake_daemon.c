@@ -157,7 +157,7 @@ void fake_reply(struct fake_session *session, uint64_t id, const struct ft_messa
 {
 	struct ft_writer writer;
 
-	ft_writer_init_growing(&writer, 1 << 20);
+	ft_writer_init_growing(&writer, 9 << 20);
 	ft_begin_response(&writer, id);
 	ft_encode(&writer, message, body);
 	fake_send(session, &writer);
@@ -205,25 +205,71 @@ void fake_answer(const struct ft_problem *problem, const char *generation, struc
 	ft_config_set(&answer->config, "waves_per_eu", 0, NULL);
 }
 
-static void answer_lookup(struct fake_session *session, const struct ft_envelope *request)
+/* The answer to one lookup's params; or an error. */
+static int make_answer(
+        struct fake *fake, struct ft_view params, struct ft_answer *answer, struct ft_error *error)
 {
 	struct ft_lookup_request lookup;
+
+	atomic_fetch_add(&fake->lookups, 1);
+	if (ft_decode(&ft_lookup_request_message, params, &lookup, error) != 0)
+		return -1;
+	if (lookup.repeats != 0)
+		atomic_store(&fake->repeats, lookup.repeats);
+	fake_answer(&lookup.problem, lookup.generation, answer);
+	if (fake->board_fd >= 0) {
+		answer->stripe = 1;
+		answer->version = atomic_load(&fake->board->word[0]);
+	}
+	if (answer->config.knob[0].value == FAKE_M_REFUSED)
+		return ft_fail_field(error, FT_E_BAD_VALUE, "m", "this", "another");
+	if (answer->config.knob[0].value == FAKE_M_UNAVAILABLE)
+		return ft_fail(error, FT_E_UNAVAILABLE, "not just now");
+	return 0;
+}
+
+static void answer_lookup(struct fake_session *session, const struct ft_envelope *request)
+{
 	struct ft_answer answer;
 	struct ft_error error;
 
-	atomic_fetch_add(&session->fake->lookups, 1);
-	if (ft_decode(&ft_lookup_request_message, request->body, &lookup, &error) != 0) {
+	if (make_answer(session->fake, request->body, &answer, &error) != 0)
 		fake_refuse(session, request->id, error.code, error.field);
-		return;
+	else
+		fake_reply(session, request->id, &ft_answer_message, &answer);
+}
+
+static void answer_many(struct fake_session *session, const struct ft_envelope *request)
+{
+	struct ft_lookup_many_request many;
+	struct ft_lookup_many_reply reply;
+	struct ft_answer answer;
+	struct ft_cursor cursor;
+	struct ft_writer writer;
+	struct ft_error error;
+	struct ft_view params;
+	uint32_t count = 0;
+
+	atomic_fetch_add(&session->fake->many, 1);
+	assert_int_equal(ft_decode(&ft_lookup_many_request_message, request->body, &many, NULL), 0);
+	cursor = ft_cursor_of(many.lookups.data, many.lookups.length);
+	assert_true(ft_read_array(&cursor, &count));
+	assert_in_range(count, 1, FT_LOOKUPS_MAX);
+	ft_writer_init_growing(&writer, 8 << 20);
+	ft_write_array(&writer, count);
+	for (uint32_t i = 0; i < count; i++) {
+		assert_true(ft_read_view(&cursor, &params));
+		if (make_answer(session->fake, params, &answer, &error) != 0) {
+			ft_write_map(&writer, 1);
+			ft_write_text(&writer, "error");
+			ft_write_error(&writer, &error);
+		} else {
+			ft_encode(&writer, &ft_answer_message, &answer);
+		}
 	}
-	if (lookup.repeats != 0)
-		atomic_store(&session->fake->repeats, lookup.repeats);
-	fake_answer(&lookup.problem, lookup.generation, &answer);
-	if (session->fake->board_fd >= 0) {
-		answer.stripe = 1;
-		answer.version = atomic_load(&session->fake->board->word[0]);
-	}
-	fake_reply(session, request->id, &ft_answer_message, &answer);
+	reply.answers = (struct ft_view){writer.data, writer.length};
+	fake_reply(session, request->id, &ft_lookup_many_reply_message, &reply);
+	ft_writer_free(&writer);
 }
 
 static void fill_job(struct ft_job *job, const char *state)
@@ -404,6 +450,7 @@ static void answer(struct fake_session *session, const struct ft_envelope *reque
 	} methods[] = {
 	        {"hello", answer_hello},
 	        {"lookup", answer_lookup},
+	        {"lookup_many", answer_many},
 	        {"tune", answer_tune},
 	        {"watch", answer_watch},
 	        {"wait", answer_wait},

@@ -10,7 +10,11 @@
 #include "proto/inbox.h"
 #include "proto/messages.h"
 
-enum { FAKE_CONNECTIONS_MAX = 4096 };
+enum {
+	FAKE_CONNECTIONS_MAX = 4096,
+	FAKE_M_REFUSED = 131313,    /* a lookup of such an m is a bad_value */
+	FAKE_M_UNAVAILABLE = 141414 /* and of this one unavailable */
+};
 
 struct fake;
 
@@ -39,7 +43,7 @@ struct fake {
 	bool running;
 	_Atomic(fake_hook) hook;
 	void *data;
-	atomic_int accepted, hellos, lookups, tunes, waits;
+	atomic_int accepted, hellos, lookups, many, tunes, waits;
 	atomic_uint_fast64_t repeats; /* of the last lookup that brought any */
 	struct ft_board *board;       /* of the next listening; NULL: it has none */
 	int board_fd;

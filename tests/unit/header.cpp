@@ -50,6 +50,14 @@ int main()
 	        check(flytune_answer_get(&answer, "BLOCK_THREADS", -1) > 0, "a GPU's config has a block") &&
 	        check(std::string(answer.device) == "cuda:0", "for the device that was named");
 
+	flytune_problem *problems[] = {problem, problem};
+	flytune_answer answers[2];
+	for (flytune_answer &each : answers)
+		flytune_answer_init(&each);
+	fine = check(flytune_lookup_many(client, problems, 2, &how, answers, nullptr, &error) == FLYTUNE_OK,
+	               "nor does one of a list") &&
+	        check(answers[1].source == FLYTUNE_SOURCE_DEFAULT, "each has an answer") && fine;
+
 	int events = 0;
 	flytune_job job;
 	flytune_job_init(&job);

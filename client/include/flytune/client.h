@@ -306,6 +306,22 @@ FLYTUNE_API enum flytune_code flytune_lookup(flytune_client *client, const flytu
         const struct flytune_lookup_options *options, struct flytune_answer *answer,
         struct flytune_error *error);
 
+#define FLYTUNE_LOOKUPS_MAX 65536
+
+/* Looks up `count` problems, FLYTUNE_LOOKUPS_MAX at most: a model's whole list of shapes. Each is answered as by
+ * flytune_lookup, from memory and into memory as well; those for which the daemon has to be asked travel together,
+ * 1,024 in one message and its answer. The time-out is one for the whole list, and so is the wait for forced sweeps.
+ *
+ * `problems` and `answers` are arrays of `count`; each answer is set up with flytune_answer_init, and answer i is that
+ * of problem i. `errors` is NULL or an array of `count`: errors[i].code is FLYTUNE_OK, or why problem i has no answer.
+ *
+ * FLYTUNE_OK when all are answered. Else the code and `error` of the first that is not; the others are answered all the
+ * same, and those that are not have the source FLYTUNE_SOURCE_UNKNOWN. A call that makes no sense (too many, a size that
+ * is not set, a device's id too long) fails before anything is looked up. */
+FLYTUNE_API enum flytune_code flytune_lookup_many(flytune_client *client, flytune_problem *const *problems,
+        size_t count, const struct flytune_lookup_options *options, struct flytune_answer *answers,
+        struct flytune_error *errors, struct flytune_error *error);
+
 /* ---------------------------------------------------------------- jobs */
 
 struct flytune_tune_options {
