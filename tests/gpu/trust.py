@@ -106,7 +106,7 @@ class Runner:
 
     def __init__(self, args, code_dir=None):
         ours, theirs = socket.socketpair()
-        self.process = subprocess.Popen(["/bin/sh", "-c", f'exec "$0" 3<&{theirs.fileno()}', args.runner],
+        self.process = subprocess.Popen(["/bin/bash", "-c", f'exec "$0" 3<&{theirs.fileno()}', args.runner],
                                         pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
         self.socket, self.held, self.number = ours, b"", 0
