@@ -14,6 +14,19 @@ static uint64_t knob(const struct ft_config *config, unsigned index)
 	return (uint64_t)config->knob[index].value;
 }
 
+/* Blocks that must fit on a unit so that its four schedulers have as many waves each; 0: not said. Any number that
+ * leaves a thread all the registers that it can name says no more than 1 does: so equal kernels have equal
+ * options. */
+static uint64_t min_blocks(const struct ft_traits *traits, const struct ft_config *config)
+{
+	enum { SCHEDULERS = 4, REGISTERS = 65536, REGISTERS_A_THREAD = 255 };
+	uint64_t block = knob(config, RMSNORM_BLOCK_THREADS);
+	uint64_t threads = knob(config, RMSNORM_WAVES_PER_EU) * SCHEDULERS * traits->wave;
+	uint64_t blocks = (threads + block - 1) / block;
+
+	return blocks > 1 && REGISTERS / (blocks * block) >= REGISTERS_A_THREAD ? 1 : blocks;
+}
+
 void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         const struct ft_config *config, struct rmsnorm_defines *defines)
 {
@@ -24,8 +37,12 @@ void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_
 	define(defines, "RN_WAVE", traits->wave);
 	define(defines, "RN_BLOCK_THREADS", knob(config, RMSNORM_BLOCK_THREADS));
 	define(defines, "RN_ROW_THREADS", knob(config, RMSNORM_ROW_THREADS));
-	define(defines, "RN_WAVES_PER_EU", knob(config, RMSNORM_WAVES_PER_EU));
-	define(defines, "RN_WAVES_EXACT", knob(config, RMSNORM_WAVES_EXACT));
+	if (strcmp(traits->kind, "cuda") == 0) {
+		define(defines, "RN_MIN_BLOCKS", min_blocks(traits, config));
+	} else {
+		define(defines, "RN_WAVES_PER_EU", knob(config, RMSNORM_WAVES_PER_EU));
+		define(defines, "RN_WAVES_EXACT", knob(config, RMSNORM_WAVES_EXACT));
+	}
 	define(defines, "RN_PASSES", knob(config, RMSNORM_PASSES));
 	define(defines, "RN_NONTEMPORAL", knob(config, RMSNORM_NONTEMPORAL));
 	define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));

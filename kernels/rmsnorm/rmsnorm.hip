@@ -8,8 +8,9 @@
  *   RN_WAVE              lanes of a wave
  *   RN_BLOCK_THREADS     threads of a block
  *   RN_ROW_THREADS       threads that share a row: a power of two below the wave, or whole waves
- *   RN_WAVES_PER_EU      0: the compiler's choice; else waves that must fit on a SIMD unit or scheduler
- *   RN_WAVES_EXACT       1: and no more than that (AMD only)
+ *   RN_WAVES_PER_EU      AMD: 0: the compiler's choice; else waves that must fit on a SIMD unit
+ *   RN_WAVES_EXACT       AMD: 1: and no more than that
+ *   RN_MIN_BLOCKS        NVIDIA: 0: the compiler's choice; else blocks that must fit on a unit
  *   RN_PASSES            1: a row stays in registers; 2: it is read twice
  *   RN_NONTEMPORAL       a sum of: 1: loads of x are marked as used once, 2: stores of y are; or 8, NVIDIA only:
  *                        loads of x pass by the first cache and are the first to leave the second one (of a
@@ -70,8 +71,12 @@ typedef element<RN_W>::bits w_bits;
 #define BLOCK RN_BLOCK_THREADS
 #define THREADS RN_ROW_THREADS
 #define WAVE RN_WAVE
-/* elements in 128 bits of a row, and 128-bit loads for as many weights */
-#define VEC (16 / (int)sizeof(x_bits))
+/* elements in 128 bits of a row (a number for the preprocessor, too), and 128-bit loads for as many weights */
+#if RN_X == 0
+#define VEC 4
+#else
+#define VEC 8
+#endif
 #define WEIGHT_QUADS (VEC * (int)sizeof(w_bits) / 16 > 0 ? VEC * (int)sizeof(w_bits) / 16 : 1)
 /* With rows that are no whole vectors, a row starts anywhere in a vector: one more may be touched. */
 #define EDGES (N % VEC != 0)
@@ -83,6 +88,7 @@ typedef element<RN_W>::bits w_bits;
 static_assert(BLOCK % THREADS == 0, "the threads of a row must divide those of a block");
 static_assert(THREADS % WAVE == 0 || (WAVE % THREADS == 0 && BLOCK % WAVE == 0),
         "a row takes whole waves, or whole rows a wave");
+static_assert(VEC * sizeof(x_bits) == 16, "a vector has 128 bits");
 static_assert(sizeof(w_bits) >= sizeof(x_bits), "a weight is of the rows' type or f32");
 
 /* ---- what the hardware is asked for ---- */
@@ -570,7 +576,16 @@ RN_DEVICE float scale_of(float sum, float eps)
 	return inverse_root(sum * (1.0f / N) + eps);
 }
 
-/* ---- the three ways through a row ---- */
+/* ---- the ways through a row: the one that is taken, as compiling takes longer than a launch by far ---- */
+
+#if RN_PASSES == 2
+#define RN_WAY rows_twice
+#elif !RN_NVIDIA || EDGES || RN_PREFETCH || RN_WALK
+#define RN_WAY rows_in_registers
+#else
+#define RN_WAY rows_straight
+#define RN_ONE_SET 1
+#endif
 
 struct job {
 	x_bits *y;
@@ -589,6 +604,10 @@ RN_DEVICE int skew_of(const void *at)
 }
 
 #define RN_CHUNK (RN_WEIGHT == 0 && SLOTS > 4 ? 4 : SLOTS)
+
+#if RN_PASSES == 1
+
+#ifndef RN_ONE_SET
 
 /* Vectors, the row kept in registers. */
 RN_DEVICE void rows_in_registers(const job &job, float *shared)
@@ -644,6 +663,8 @@ RN_DEVICE void rows_in_registers(const job &job, float *shared)
 			load_data(data, job.x + row * job.stride, lane, skew, active);
 	}
 }
+
+#else
 
 /* A vector a thread or two: there is room to widen all of it while the sum is under way. */
 #define RN_WIDE (SLOTS * VEC <= 16 && RN_WEIGHT != 0)
@@ -728,6 +749,10 @@ RN_DEVICE void rows_straight(const job &job, float *shared)
 			store_data(job.y + offset, data, weights, scale, lane, 0, s, s + RN_CHUNK);
 	}
 }
+
+#endif
+
+#else
 
 #define RN_AHEAD (SLOTS < 4 ? SLOTS : 4)
 
@@ -837,6 +862,8 @@ RN_DEVICE void rows_twice(const job &job, float *shared)
 	}
 }
 
+#endif
+
 #define RN_SINGLES 8
 
 /* One element an access, neighbours side by side: for rows whose input and output (or weight) do not start at the same
@@ -850,6 +877,7 @@ RN_ASIDE void rows_unaligned(
 	i64 sets = (job.m + ROWS - 1) / ROWS;
 	u32 parity = 0;
 
+#pragma unroll 1
 	for (; set < sets; set += grid_blocks()) {
 		i64 row = set * ROWS + group;
 		bool active = row < job.m;
@@ -858,6 +886,7 @@ RN_ASIDE void rows_unaligned(
 		float sum = 0.0f;
 		if (active) {
 			float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
 			for (int at = (int)lane; at < N; at += RN_SINGLES * THREADS) {
 				u32 bits[RN_SINGLES];
 #pragma unroll
@@ -876,6 +905,7 @@ RN_ASIDE void rows_unaligned(
 		parity ^= 1;
 		if (!active)
 			continue;
+#pragma unroll 1
 		for (int at = (int)lane; at < N; at += RN_SINGLES * THREADS) {
 			u32 bits[RN_SINGLES], weight[RN_SINGLES];
 #pragma unroll
@@ -894,8 +924,7 @@ RN_ASIDE void rows_unaligned(
 }
 
 #if RN_NVIDIA
-#define RN_MIN_BLOCKS ((RN_WAVES_PER_EU * 4 * WAVE + BLOCK - 1) / BLOCK)
-#if RN_WAVES_PER_EU > 0
+#if RN_MIN_BLOCKS > 0
 #define RN_KERNEL __global__ void __launch_bounds__(BLOCK, RN_MIN_BLOCKS)
 #else
 #define RN_KERNEL __global__ void __launch_bounds__(BLOCK)
@@ -931,17 +960,15 @@ extern "C" RN_KERNEL flytune_rmsnorm(void *y, const void *x, const void *weight,
 	else
 		aligned = (((u64)x | (u64)y | (u64)weight) % 16 | ((u64)row_stride * sizeof(x_bits)) % 16) == 0;
 	if (__builtin_expect(aligned, 1)) {
-		if (RN_PASSES == 2)
-			rows_twice(job, shared);
-		else if (!RN_NVIDIA || EDGES || RN_PREFETCH || RN_WALK)
-			rows_in_registers(job, shared);
-		else
-			rows_straight(job, shared);
-		if (!RN_NVIDIA || RN_PASSES == 2 || EDGES || RN_PREFETCH || RN_WALK ||
-		        (i64)(block_index() + (u64)grid_blocks()) * ROWS >= m)
+		RN_WAY(job, shared);
+#ifdef RN_ONE_SET
+		if ((i64)(block_index() + (u64)grid_blocks()) * ROWS >= m)
 			return;
 		/* A grid smaller than it was to be: right all the same, if not as fast. */
 		set += grid_blocks();
+#else
+		return;
+#endif
 	}
 	rows_unaligned(job.y, job.x, job.weight, m, row_stride, eps, shared, set);
 }

@@ -14,6 +14,7 @@
 
 #include "kernels/rmsnorm/reference.h"
 #include "kernels/runner/gpu_devices.h"
+#include "kernels/runner/gpu_keeper.h"
 #include "kernels/runner/gpu_worker.h"
 #include "kernels/runner/hip.h"
 
@@ -47,6 +48,8 @@ struct member {
 	struct rmsnorm_launch launch;
 	char launch_text[64];
 	char key[FT_HASH_SIZE];
+	bool compiling;       /* handed to the pool, and not come back */
+	size_t follows;       /* 1 + the member whose build is awaited, as the same is compiled; 0: none */
 	struct gpu_code code; /* of a built one, until it is loaded */
 	hip_module module;
 	hip_function function;
@@ -67,6 +70,9 @@ struct gpu {
 	char driver[64], builder[192], compiler_path[256];
 	const char *path[PATHS_MAX + 1];
 	struct gpu_pool *pool;
+	/* The checking code is the same for all sweeps of an architecture. */
+	struct gpu_code check;
+	char check_key[FT_HASH_SIZE];
 
 	/* ---- of one sweep ---- */
 	bool sweeping;
@@ -74,7 +80,8 @@ struct gpu {
 	struct ft_traits traits;
 	size_t index; /* of the device */
 	uint64_t seed, memory_cap;
-	char code_dir[256]; /* "": none */
+	char code_dir[256];        /* "": none */
+	struct gpu_keeper *keeper; /* of that folder */
 	size_t count;
 	struct ft_config *config;
 	struct member *member;
@@ -88,8 +95,6 @@ struct gpu {
 	struct ft_error setup_error;
 
 	bool ready; /* check code loaded, inputs filled */
-	struct gpu_code check;
-	char check_key[FT_HASH_SIZE];
 	bool check_tried;
 	struct ft_error check_error;
 	hip_module check_module;
@@ -298,6 +303,7 @@ static void close_backend(struct ft_backend *self)
 
 	if (gpu->sweeping)
 		finish(self);
+	gpu_code_free(&gpu->check);
 	gpu_pool_close(gpu->pool);
 	gpu->pool = NULL;
 }
@@ -452,6 +458,7 @@ static int submit_check(struct gpu *gpu, struct ft_error *error)
 {
 	const char
 	        *text[sizeof((struct gpu_options *)0)->text / sizeof((struct gpu_options *)0)->text[0] + 2];
+	char key[sizeof gpu->check_key];
 	struct gpu_options options;
 	size_t count = 0;
 
@@ -460,7 +467,13 @@ static int submit_check(struct gpu *gpu, struct ft_error *error)
 		text[count] = options.text[count];
 	text[count] = gpu_source_text(GPU_SOURCE_CHECK);
 	text[count + 1] = gpu->builder;
-	hash_text(text, count + 2, gpu->check_key);
+	hash_text(text, count + 2, key);
+	if (gpu->check.data && strcmp(key, gpu->check_key) == 0) {
+		gpu->check_tried = true;
+		return 0;
+	}
+	gpu_code_free(&gpu->check);
+	memcpy(gpu->check_key, key, sizeof key);
 	if (gpu->code_dir[0] && gpu_code_load(gpu->code_dir, gpu->check_key, &gpu->check)) {
 		gpu->check_tried = true;
 		return 0;
@@ -489,6 +502,8 @@ static int prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
 	memcpy(gpu->config, sweep->config, sweep->count * sizeof *gpu->config);
 	lay_out(gpu);
+	if (gpu->code_dir[0] && gpu_keeper_open(&gpu->keeper, gpu->code_dir, error) < 0)
+		return -1;
 	if (submit_check(gpu, error) < 0)
 		return -1;
 	atomic_store(&gpu->setup_over, false);
@@ -542,6 +557,41 @@ static unsigned fault_of(const struct ft_config *config)
 	return 0;
 }
 
+/* A member that is compiled, or was, from the same options: some knobs change nothing on a device. */
+static size_t find_twin(const struct gpu *gpu, size_t index)
+{
+	for (size_t i = 0; i < gpu->count; i++)
+		if (i != index && (gpu->member[i].compiling || gpu->member[i].code.data) &&
+		        strcmp(gpu->member[i].key, gpu->member[index].key) == 0)
+			return i;
+	return gpu->count;
+}
+
+static int copy_code(const struct gpu_code *from, struct gpu_code *to, struct ft_error *error)
+{
+	uint8_t *data = malloc(from->size);
+
+	if (!data)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	memcpy(data, from->data, from->size);
+	*to = *from;
+	to->data = data;
+	return 0;
+}
+
+/* What was built for `twin` is there for the member, too. */
+static int tell_twin(struct gpu *gpu, size_t index, const struct ft_built *twin, struct ft_error *error)
+{
+	struct ft_built built = *twin;
+
+	built.index = index;
+	built.cached = true;
+	gpu->member[index].follows = 0;
+	if (!built.failed && copy_code(&gpu->member[twin->index].code, &gpu->member[index].code, error) < 0)
+		return -1;
+	return tell(gpu, &built, error);
+}
+
 static int build_start(struct ft_backend *self, size_t index, struct ft_error *error)
 {
 	struct gpu *gpu = gpu_of(self);
@@ -565,21 +615,34 @@ static int build_start(struct ft_backend *self, size_t index, struct ft_error *e
 	text[count + 1] = gpu->builder;
 	text[count + 2] = member->launch_text;
 	hash_text(text, count + 3, member->key);
+	size_t twin = find_twin(gpu, index);
+
+	if (twin < gpu->count && gpu->member[twin].compiling) {
+		member->follows = twin + 1;
+		return 0;
+	}
+	if (twin < gpu->count) {
+		built.index = twin;
+		describe(&gpu->member[twin].code, &built);
+		return tell_twin(gpu, index, &built, error);
+	}
 	if (gpu->code_dir[0] && gpu_code_load(gpu->code_dir, member->key, &member->code)) {
 		built.cached = true;
 		describe(&member->code, &built);
 		return tell(gpu, &built, error);
 	}
-	return gpu_pool_submit(
-	        gpu->pool, member, GPU_SOURCE_RMSNORM, gpu->traits.arch, text, options.count, error);
+	if (gpu_pool_submit(
+	            gpu->pool, member, GPU_SOURCE_RMSNORM, gpu->traits.arch, text, options.count, error) < 0)
+		return -1;
+	member->compiling = true;
+	return 0;
 }
 
-/* Keeping is for next time: a full disk does not stop this sweep. */
 static void keep(const struct gpu *gpu, const char *key, const struct gpu_code *code,
         const struct ft_code_about *launch)
 {
-	if (gpu->code_dir[0])
-		gpu_code_keep(gpu->code_dir, key, code, launch, NULL);
+	if (gpu->keeper)
+		gpu_keeper_put(gpu->keeper, key, code, launch);
 }
 
 static void take_check(struct gpu *gpu, struct gpu_compiled *compiled)
@@ -599,12 +662,14 @@ static void take_check(struct gpu *gpu, struct gpu_compiled *compiled)
 	free(compiled->log);
 }
 
-static void take_member(struct gpu *gpu, struct gpu_compiled *compiled, struct ft_built *built)
+static int take_member(
+        struct gpu *gpu, struct gpu_compiled *compiled, struct ft_built *built, struct ft_error *error)
 {
 	struct member *member = compiled->tag;
 	struct ft_code_about launch;
 
 	memset(built, 0, sizeof *built);
+	member->compiling = false;
 	built->index = (size_t)(member - gpu->member);
 	built->failed = compiled->failed;
 	built->error = compiled->error;
@@ -617,6 +682,7 @@ static void take_member(struct gpu *gpu, struct gpu_compiled *compiled, struct f
 		if (gpu_code_inspect(&member->code, RMSNORM_KERNEL_NAME, compiled->log, member->launch_text,
 		            &built->error) < 0) {
 			built->failed = true;
+			gpu_code_free(&member->code);
 		} else {
 			if (!member->code.target[0])
 				snprintf(member->code.target, sizeof member->code.target, "%s",
@@ -629,6 +695,10 @@ static void take_member(struct gpu *gpu, struct gpu_compiled *compiled, struct f
 	}
 	free(compiled->data);
 	free(compiled->log);
+	for (size_t i = 0; i < gpu->count; i++)
+		if (gpu->member[i].follows == built->index + 1 && tell_twin(gpu, i, built, error) < 0)
+			return -1;
+	return 0;
 }
 
 static int build_wait(struct ft_backend *self, struct ft_built *built, struct ft_error *error)
@@ -656,10 +726,8 @@ static int build_wait(struct ft_backend *self, struct ft_built *built, struct ft
 
 		if (got <= 0)
 			return got;
-		if (compiled.tag) {
-			take_member(gpu, &compiled, built);
-			return 1;
-		}
+		if (compiled.tag)
+			return take_member(gpu, &compiled, built, error) < 0 ? -1 : 1;
 		take_check(gpu, &compiled);
 	}
 }
@@ -832,8 +900,7 @@ static int get_ready(struct gpu *gpu, struct ft_error *error)
 			take_check(gpu, &compiled);
 			continue;
 		}
-		take_member(gpu, &compiled, &built);
-		if (tell(gpu, &built, error) < 0)
+		if (take_member(gpu, &compiled, &built, error) < 0 || tell(gpu, &built, error) < 0)
 			return -1;
 	}
 	if (!gpu->check.data) {
@@ -1148,6 +1215,7 @@ static void finish(struct ft_backend *self)
 	if (gpu->setup_runs)
 		pthread_join(gpu->setup, NULL);
 	gpu->setup_runs = false;
+	gpu_keeper_close(gpu->keeper);
 	/* What is still being compiled belongs to members that go away now. */
 	gpu_pool_drop(gpu->pool);
 	if (!gpu->current && gpu->arena)
@@ -1163,7 +1231,6 @@ static void finish(struct ft_backend *self)
 	}
 	if (gpu->check_module)
 		gpu->hip.ModuleUnload(gpu->check_module);
-	gpu_code_free(&gpu->check);
 	if (gpu->start)
 		gpu->hip.EventDestroy(gpu->start);
 	if (gpu->stop)

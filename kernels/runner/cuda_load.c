@@ -89,34 +89,30 @@ static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12",
 
 int hip_load(struct hip *hip, struct ft_error *error)
 {
-	/* CUdevice_attribute and CUfunction_attribute */
-	static const int attributes[HIP_ATTRIBUTE_COUNT] = {[HIP_ATTRIBUTE_UNITS] = 16,
-	        [HIP_ATTRIBUTE_WAVE] = 10,
-	        [HIP_ATTRIBUTE_L2] = 38,
-	        [HIP_ATTRIBUTE_MAJOR] = 75,
-	        [HIP_ATTRIBUTE_MINOR] = 76,
-	        [HIP_ATTRIBUTE_MEMORY_CLOCK] = 36,
-	        [HIP_ATTRIBUTE_MEMORY_BITS] = 37,
-	        [HIP_ATTRIBUTE_ECC] = 32};
-	static const int function_attributes[HIP_FUNCTION_ATTRIBUTE_COUNT] = {[HIP_FUNCTION_MAX_THREADS] = 0,
-	        [HIP_FUNCTION_SHARED] = 1,
-	        [HIP_FUNCTION_LOCAL] = 3,
-	        [HIP_FUNCTION_REGISTERS] = 4};
-	void *library[1];
+	static const struct hip_loader loader = {
+	        .names = driver_names,
+	        .absent = "NVIDIA's driver is not installed: libcuda.so.1 was looked for",
+	        .symbol = symbols,
+	        .symbols = sizeof symbols / sizeof *symbols,
+	        /* CUdevice_attribute and CUfunction_attribute */
+	        .attribute = {[HIP_ATTRIBUTE_UNITS] = 16,
+	                [HIP_ATTRIBUTE_WAVE] = 10,
+	                [HIP_ATTRIBUTE_L2] = 38,
+	                [HIP_ATTRIBUTE_MAJOR] = 75,
+	                [HIP_ATTRIBUTE_MINOR] = 76,
+	                [HIP_ATTRIBUTE_MEMORY_CLOCK] = 36,
+	                [HIP_ATTRIBUTE_MEMORY_BITS] = 37,
+	                [HIP_ATTRIBUTE_ECC] = 32},
+	        .function_attribute = {[HIP_FUNCTION_MAX_THREADS] = 0,
+	                [HIP_FUNCTION_SHARED] = 1,
+	                [HIP_FUNCTION_LOCAL] = 3,
+	                [HIP_FUNCTION_REGISTERS] = 4},
+	        .set_device = set_device,
+	        .instantiate = instantiate,
+	        .error_string = error_string,
+	};
 
-	memset(hip, 0, sizeof *hip);
-	hip->kind = hip_kind;
-	memcpy(hip->attribute, attributes, sizeof attributes);
-	memcpy(hip->function_attribute, function_attributes, sizeof function_attributes);
-	hip->SetDevice = set_device;
-	hip->GraphInstantiate = instantiate;
-	hip->GetErrorString = error_string;
-	library[0] = hip_open_library(driver_names, hip->library, sizeof hip->library);
-	if (!library[0])
-		return ft_fail(error, FT_E_UNAVAILABLE,
-		        "NVIDIA's driver is not installed: libcuda.so.1 was looked for");
-	return hip_find_symbols(
-	        library, 1, hip->library, symbols, sizeof symbols / sizeof *symbols, hip, error);
+	return hip_fill(hip, &loader, error);
 }
 
 #define RTC(name)                                             \

@@ -1,7 +1,8 @@
 /* What the runner itself runs on a GPU: inputs, the float64 check of an output, guards, and kernels to time with.
  *
  * Compiled at run time once, like the kernels that it checks, and with as little: no header. Types are 0 f32,
- * 1 f16, 2 bf16. RN_WAVE is not needed: nothing here depends on the wave. */
+ * 1 f16, 2 bf16. RN_WAVE is not needed: nothing here depends on the wave. The first sweep waits for this to be
+ * compiled, so no loop is unrolled: there are threads enough to hide what that costs. */
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
 #define NVIDIA 1
@@ -102,10 +103,12 @@ DEVICE u64 mixed(u64 value)
  * reads there is found out. The last row has nothing after it. */
 KERNEL fill_rows(void *x, i64 m, i64 n, i64 stride, int type, u64 seed)
 {
+#pragma unroll 1
 	for (i64 row = block_index(); row < m; row += grid_blocks()) {
 		float magnitude = as_float((127u - 6u + (u32)mixed(seed ^ (u64)row) % 13u) << 23) * 1.7320508f;
 		i64 base = row * stride;
 		i64 end = row + 1 < m ? stride : n;
+#pragma unroll 1
 		for (i64 at = thread_index(); at < end; at += BLOCK) {
 			u64 bits = mixed(seed + (u64)(base + at));
 			float sum = (float)(bits & 0xffff) + (float)(bits >> 16 & 0xffff) +
@@ -121,6 +124,7 @@ KERNEL fill_weight(void *weight, i64 n, int type, u64 seed)
 {
 	i64 step = (i64)grid_blocks() * BLOCK;
 
+#pragma unroll 1
 	for (i64 at = (i64)block_index() * BLOCK + thread_index(); at < n; at += step) {
 		u64 bits = mixed(seed + (u64)at);
 		float value = 0.5f + (float)(bits & 0xffffff) * (1.0f / 16777216.0f);
@@ -132,6 +136,7 @@ KERNEL fill_weight(void *weight, i64 n, int type, u64 seed)
 DEVICE double inverse_root(double value)
 {
 	double root = rough_inverse_root((float)value);
+#pragma unroll 1
 	for (int i = 0; i < 3; i++)
 		root = root * (1.5 - 0.5 * value * root * root);
 	return root;
@@ -140,6 +145,7 @@ DEVICE double inverse_root(double value)
 DEVICE double block_sum(double value, double *shared)
 {
 	shared[thread_index()] = value;
+#pragma unroll 1
 	for (u32 half = BLOCK / 2; half > 0; half /= 2) {
 		barrier();
 		if (thread_index() < half)
@@ -161,9 +167,11 @@ KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n
 	u64 mine = 0;
 	double smallest = type == F16 ? 6.103515625e-05 : 1.1754943508222875e-38;
 
+#pragma unroll 1
 	for (i64 row = block_index(); row < m; row += grid_blocks()) {
 		i64 base = row * stride;
 		double sum = 0;
+#pragma unroll 1
 		for (i64 at = thread_index(); at < n; at += BLOCK) {
 			double value = load(x, base + at, type);
 			sum += value * value;
@@ -171,6 +179,7 @@ KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n
 		sum = block_sum(sum, shared);
 		double scale = inverse_root(sum * inverse_n + eps);
 		float worst = 0;
+#pragma unroll 1
 		for (i64 at = thread_index(); at < n; at += BLOCK) {
 			double want = load(x, base + at, type) * scale * load(weight, at, weight_type);
 			double got = load(y, base + at, type);
@@ -189,6 +198,7 @@ KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n
 	}
 	/* All blocks tell one address: each of them once. */
 	found[thread_index()] = mine;
+#pragma unroll 1
 	for (u32 half = BLOCK / 2; half > 0; half /= 2) {
 		barrier();
 		if (thread_index() < half && found[thread_index() + half] > found[thread_index()])
@@ -205,12 +215,14 @@ KERNEL reference_row(double *out, const void *x, const void *weight, i64 row, i6
 	SHARED double shared[BLOCK];
 	double sum = 0;
 
+#pragma unroll 1
 	for (i64 at = thread_index(); at < n; at += BLOCK) {
 		double value = load(x, row * stride + at, type);
 		sum += value * value;
 	}
 	sum = block_sum(sum, shared);
 	double scale = inverse_root(sum * inverse_n + eps);
+#pragma unroll 1
 	for (i64 at = thread_index(); at < n; at += BLOCK)
 		out[at] = load(x, row * stride + at, type) * scale * load(weight, at, weight_type);
 }
@@ -219,7 +231,9 @@ KERNEL reference_row(double *out, const void *x, const void *weight, i64 row, i6
  * each of `rows` pieces, `stride` apart, bytes [skip, stride) are looked at. */
 KERNEL check_guards(const u8 *data, i64 first, i64 rows, i64 skip, i64 stride, u32 poison, u64 *result)
 {
+#pragma unroll 1
 	for (i64 row = block_index(); row < rows; row += grid_blocks())
+#pragma unroll 1
 		for (i64 in = skip + thread_index(); in < stride; in += BLOCK) {
 			i64 at = first + row * stride + in;
 			if (data[at] == poison)
@@ -245,6 +259,7 @@ KERNEL read_all(const quad *data, i64 quads, u32 *never)
 	i64 step = (i64)grid_blocks() * BLOCK;
 	u32 sum = 0;
 
+#pragma unroll 1
 	for (i64 at = (i64)block_index() * BLOCK + thread_index(); at < quads; at += step) {
 		quad value = data[at];
 		sum |= value.word[0] & value.word[1] & value.word[2] & value.word[3];

@@ -12,6 +12,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "kernels/runner/pipe_io.h"
+
 enum { MAGIC_LENGTH = sizeof FT_CODE_MAGIC - 1, HEADER_MAX = 4096, NOTE_AMDGPU_METADATA = 32 };
 
 void gpu_code_free(struct gpu_code *code)
@@ -347,23 +349,6 @@ damaged:
 	return 0;
 }
 
-static int write_all(int descriptor, const void *data, size_t size)
-{
-	const char *at = data;
-
-	while (size > 0) {
-		ssize_t put = write(descriptor, at, size);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return -1;
-		at += put;
-		size -= (size_t)put;
-	}
-	return 0;
-}
-
 /* Whole under its name, or not there: two runners may write the same at once. */
 static int write_file(const char *folder, const char *name, const char *first, size_t first_size,
         const void *rest, size_t rest_size, struct ft_error *error)
@@ -376,8 +361,8 @@ static int write_file(const char *folder, const char *name, const char *first, s
 	descriptor = open(passing, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
 	if (descriptor < 0)
 		return ft_fail_errno(error, errno, "cannot write %s", passing);
-	if (write_all(descriptor, first, first_size) < 0 ||
-	        (rest_size && write_all(descriptor, rest, rest_size) < 0) || fsync(descriptor) < 0) {
+	if (pipe_write_all(descriptor, first, first_size) < 0 ||
+	        (rest_size && pipe_write_all(descriptor, rest, rest_size) < 0) || fsync(descriptor) < 0) {
 		int number = errno;
 
 		close(descriptor);

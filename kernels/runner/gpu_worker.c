@@ -17,6 +17,7 @@
 
 #include "gpu_sources.h"
 #include "kernels/runner/hip.h"
+#include "kernels/runner/pipe_io.h"
 
 enum { ANSWER_MAX = 64 << 20, WORDS_MAX = 1 << 16, MAGIC = 0x66740001 };
 
@@ -83,40 +84,6 @@ void gpu_clear_environment(void)
 
 /* ---- the helper process ---- */
 
-static int read_all(int descriptor, void *data, size_t size)
-{
-	char *at = data;
-
-	while (size > 0) {
-		ssize_t got = read(descriptor, at, size);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return -1;
-		at += got;
-		size -= (size_t)got;
-	}
-	return 0;
-}
-
-static int write_all(int descriptor, const void *data, size_t size)
-{
-	const char *at = data;
-
-	while (size > 0) {
-		ssize_t put = write(descriptor, at, size);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return -1;
-		at += put;
-		size -= (size_t)put;
-	}
-	return 0;
-}
-
 static uint64_t now_ns(void)
 {
 	struct timespec now;
@@ -127,9 +94,9 @@ static uint64_t now_ns(void)
 
 static int reply(int descriptor, const struct answer *answer, const void *code, const char *log)
 {
-	return write_all(descriptor, answer, sizeof *answer) < 0 ||
-	                (answer->code_size && write_all(descriptor, code, answer->code_size) < 0) ||
-	                (answer->log_size && write_all(descriptor, log, answer->log_size) < 0)
+	return pipe_write_all(descriptor, answer, sizeof *answer) < 0 ||
+	                (answer->code_size && pipe_write_all(descriptor, code, answer->code_size) < 0) ||
+	                (answer->log_size && pipe_write_all(descriptor, log, answer->log_size) < 0)
 	        ? -1
 	        : 0;
 }
@@ -193,10 +160,10 @@ int gpu_worker_main(void)
 	loaded = hip_rtc_load(&rtc, &error) == 0;
 	if (loaded && rtc.Wake)
 		rtc.Wake(&ignored);
-	while (read_all(STDIN_FILENO, &question, sizeof question) == 0) {
+	while (pipe_read_all(STDIN_FILENO, &question, sizeof question) == 0) {
 		if (question.magic != MAGIC || question.size > sizeof text ||
 		        question.options > GPU_OPTIONS_MAX || question.source >= GPU_SOURCES ||
-		        read_all(STDIN_FILENO, text, question.size) < 0)
+		        pipe_read_all(STDIN_FILENO, text, question.size) < 0)
 			return 1;
 		if (!loaded) {
 			struct answer answer = {
@@ -368,8 +335,8 @@ static int hand_out(struct gpu_pool *pool, struct ft_error *error)
 		worker->busy = work;
 		any = true;
 		/* If it is dead by now, reading from it will say so. A question fits into a pipe. */
-		if (write_all(worker->to, &work->question, sizeof work->question) == 0)
-			write_all(worker->to, work->text, work->question.size);
+		if (pipe_write_all(worker->to, &work->question, sizeof work->question) == 0)
+			pipe_write_all(worker->to, work->text, work->question.size);
 	}
 	return 0;
 }
@@ -403,14 +370,14 @@ static bool receive(const struct worker *worker, struct gpu_compiled *compiled)
 {
 	struct answer answer;
 
-	if (read_all(worker->from, &answer, sizeof answer) < 0 || answer.magic != MAGIC ||
+	if (pipe_read_all(worker->from, &answer, sizeof answer) < 0 || answer.magic != MAGIC ||
 	        answer.code_size > ANSWER_MAX || answer.log_size > ANSWER_MAX)
 		return false;
 	compiled->data = malloc(answer.code_size + 1);
 	compiled->log = calloc(1, answer.log_size + 1);
 	if (!compiled->data || !compiled->log ||
-	        read_all(worker->from, compiled->data, answer.code_size) < 0 ||
-	        read_all(worker->from, compiled->log, answer.log_size) < 0)
+	        pipe_read_all(worker->from, compiled->data, answer.code_size) < 0 ||
+	        pipe_read_all(worker->from, compiled->log, answer.log_size) < 0)
 		return false;
 	compiled->size = answer.code_size;
 	compiled->failed = answer.failed;

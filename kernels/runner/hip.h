@@ -140,4 +140,19 @@ struct hip_symbol {
 int hip_find_symbols(void *const *library, size_t libraries, const char *path,
         const struct hip_symbol *symbol, size_t count, void *table, struct ft_error *error);
 
+/* What the two libraries differ in. */
+struct hip_loader {
+	const char *const *names; /* of the library's files; the last is NULL */
+	const char *absent;       /* what is said where none is there */
+	const struct hip_symbol *symbol;
+	size_t symbols;
+	int attribute[HIP_ATTRIBUTE_COUNT];
+	int function_attribute[HIP_FUNCTION_ATTRIBUTE_COUNT];
+	hip_error (*set_device)(const struct hip *hip, int device);
+	hip_error (*instantiate)(const struct hip *hip, hip_graph_exec *exec, hip_graph graph);
+	const char *(*error_string)(const struct hip *hip, hip_error error);
+};
+/* The whole of hip_load; the numbers are filled in even where the library is not there. */
+int hip_fill(struct hip *hip, const struct hip_loader *loader, struct ft_error *error);
+
 #endif

@@ -38,3 +38,20 @@ int hip_find_symbols(void *const *library, size_t libraries, const char *path,
 	}
 	return 0;
 }
+
+int hip_fill(struct hip *hip, const struct hip_loader *loader, struct ft_error *error)
+{
+	void *library;
+
+	memset(hip, 0, sizeof *hip);
+	hip->kind = hip_kind;
+	memcpy(hip->attribute, loader->attribute, sizeof hip->attribute);
+	memcpy(hip->function_attribute, loader->function_attribute, sizeof hip->function_attribute);
+	hip->SetDevice = loader->set_device;
+	hip->GraphInstantiate = loader->instantiate;
+	hip->GetErrorString = loader->error_string;
+	library = hip_open_library(loader->names, hip->library, sizeof hip->library);
+	if (!library)
+		return ft_fail(error, FT_E_UNAVAILABLE, "%s", loader->absent);
+	return hip_find_symbols(&library, 1, hip->library, loader->symbol, loader->symbols, hip, error);
+}

@@ -75,6 +75,10 @@ def test_a_gpu_is_tuned_and_its_code_is_kept(gpu):
         unpacker.feed(code[len(b"flytune code 2\n"):])
         about = unpacker.unpack()
         assert about["symbol"] == "flytune_rmsnorm" and about["block"] == trial["config"]["BLOCK_THREADS"]
+    # What is compiled from the same options is compiled once; the checking code has a key, too.
+    same = trials["same_code_as"]
+    assert [trial["config"]["waves_per_eu"] for trial in same] == [2]
+    assert len(list((gpu.state / "code").glob("*.key"))) == len(trials["ok"]) + 1
     kept = {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}
     gpu.tune("--force", **SHAPE)
     assert kept == {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}, "code was built again"

@@ -1,0 +1,21 @@
+/* Keeps code objects on disk behind a sweep's back: putting one there takes as long as a kernel takes to be verified, and
+ * a sweep that has nothing built would wait for a score of them.
+ *
+ * Used from one thread; it has another, from the first object on. */
+#ifndef FLYTUNE_KERNELS_RUNNER_GPU_KEEPER_H
+#define FLYTUNE_KERNELS_RUNNER_GPU_KEEPER_H
+
+#include "kernels/runner/gpu_code.h"
+
+struct gpu_keeper;
+
+/* For objects that gpu_code_keep puts into `folder`. */
+int gpu_keeper_open(struct gpu_keeper **keeper, const char *folder, struct ft_error *error);
+/* Copies what it is given (`launch` may be NULL, as for gpu_code_keep). Keeping is for next time: a full disk, or no
+ * memory, costs that object only. */
+void gpu_keeper_put(struct gpu_keeper *keeper, const char *key, const struct gpu_code *code,
+        const struct ft_code_about *launch);
+/* Waits until all are on disk. NULL is nothing to close. */
+void gpu_keeper_close(struct gpu_keeper *keeper);
+
+#endif
