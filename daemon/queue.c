@@ -352,6 +352,7 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 	if (queue->running == job) {
 		bool busy = queue->retry_trials != NULL && queue->retry_trials->busy;
 
+		sweep_stored(&queue->sweep);
 		trials_free(queue->retry_trials);
 		queue->retry_trials = NULL;
 		if (job->winner.set)

@@ -1,6 +1,7 @@
 #include "daemon/runner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -276,11 +278,12 @@ static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer
 	if (length > 0) {
 		ft_inbox_received(&runner->inbox, (size_t)length);
 		take_messages(runner);
-	} else if (length == UV_EOF) {
+	} else if (length == UV_EOF || length == UV_ECONNRESET) {
 		if (runner->state == RUNNER_ENDING)
 			return;
 		/* Most often it is dying: its exit says more than this end does, and is waited for under a
-		 * deadline. A runner that only closed its socket is killed past it. */
+		 * deadline. A runner that only closed its socket is killed past it. (Reset is what the kernel calls
+		 * the end of one that had not read all it was told.) */
 		(void)uv_read_stop(stream);
 		runner->state = RUNNER_ENDING;
 		runner_expect(runner, STAGE_STOP);
@@ -316,7 +319,10 @@ static void exited(uv_process_t *process, int64_t status, int signal_number)
 	struct runner *runner = process->data;
 
 	drain(runner);
-	if (signal_number != 0)
+	if (signal_number == SIGKILL)
+		blame(runner, RUNNER_DIED,
+		        "it was killed (signal 9): by the kernel when memory ran out, or by hand");
+	else if (signal_number != 0)
 		blame(runner, RUNNER_DIED, "it died of signal %d (%s)", signal_number,
 		        strsignal(signal_number));
 	else
@@ -437,6 +443,30 @@ static void say_hello(struct runner *runner)
 	        runner, "hello", &ft_runner_hello_request_message, &hello, STAGE_HELLO, said_hello, runner);
 }
 
+/* When memory runs out, the kernel is to take the runner, whose work can be done again, and not the daemon. Its
+ * helpers inherit it. Raising it needs no privilege; where it fails the kernel chooses by itself. */
+static void offer_to_the_kernel(const struct runner *runner)
+{
+	enum { RAISED_BY = 500, MOST = 1000 };
+	char path[64];
+	char text[16];
+	int descriptor = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+	ssize_t length = descriptor >= 0 ? read(descriptor, text, sizeof(text) - 1) : 0;
+	long score;
+
+	if (descriptor >= 0)
+		(void)close(descriptor);
+	text[length > 0 ? length : 0] = '\0';
+	score = strtol(text, NULL, 10) + RAISED_BY;
+	(void)snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", runner->process.pid);
+	(void)snprintf(text, sizeof(text), "%ld", score < MOST ? score : MOST);
+	descriptor = open(path, O_WRONLY | O_CLOEXEC);
+	if (descriptor < 0)
+		return;
+	(void)!write(descriptor, text, strlen(text));
+	(void)close(descriptor);
+}
+
 static void choose_environment(char **chosen)
 {
 	size_t count = 0;
@@ -501,6 +531,7 @@ void runner_start(struct runner *runner)
 	/* The daemon raised its own limit for its clients; a runner gets back what the daemon was given. */
 	if (runner->options->descriptors.rlim_cur > 0)
 		(void)prlimit(runner->process.pid, RLIMIT_NOFILE, &runner->options->descriptors, NULL);
+	offer_to_the_kernel(runner);
 	log_line(runner->log, LOG_LEVEL_DEBUG, "runner started kind=%s pid=%d path=%s", runner->kind,
 	        runner->process.pid, runner->path);
 	status = uv_read_start((uv_stream_t *)&runner->pipe, give_room, received);

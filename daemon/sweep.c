@@ -166,7 +166,13 @@ static void maybe_end(struct sweep *sweep)
 	if (sweep->phase != SWEEP_ENDS || sweep->storing)
 		return;
 	subject = sweep->subject;
-	send_notes(sweep, &sweep->waiting);
+	free_notes(&sweep->last_notes);
+	if (sweep->outcome == SWEEP_DECIDED) {
+		sweep->last_notes = sweep->waiting;
+		sweep->waiting = NULL;
+	} else {
+		send_notes(sweep, &sweep->waiting);
+	}
 	free(sweep->standing);
 	sweep->standing = NULL;
 	free(sweep->picked);
@@ -181,6 +187,12 @@ static void maybe_end(struct sweep *sweep)
 		trials = NULL;
 	}
 	sweep->events->ended(sweep->data, sweep->outcome, &subject, trials, &sweep->why);
+}
+
+/* Whether nobody but the sweep keeps what it has by its end. */
+static bool ends_by_itself(const struct sweep *sweep)
+{
+	return sweep->phase == SWEEP_ENDS && sweep->trials != NULL && sweep->outcome != SWEEP_DECIDED;
 }
 
 static void trials_stored(void *data, uint64_t generation, const struct ft_error *error)
@@ -205,8 +217,9 @@ static void trials_stored(void *data, uint64_t generation, const struct ft_error
 			free(note);
 		}
 	} else {
+		sweep->lets_go = false;
 		send_notes(sweep, &sweep->storing_notes);
-		if (sweep->phase == SWEEP_RUNS && sweep->dirty)
+		if (sweep->dirty && (sweep->phase == SWEEP_RUNS || ends_by_itself(sweep)))
 			store_trials(sweep);
 	}
 	maybe_end(sweep);
@@ -229,6 +242,11 @@ static void store_trials(struct sweep *sweep)
 		return;
 	if (store_batch_trials(batch, &sweep->subject.key, sweep->subject.kernel->identity, sweep->trials) !=
 	        0) {
+		store_batch_drop(batch);
+		return;
+	}
+	/* Times are let go once: a crash must not have those from after it go as well. */
+	if (sweep->lets_go && store_batch_job(batch, sweep->job) != 0) {
 		store_batch_drop(batch);
 		return;
 	}
@@ -256,8 +274,8 @@ static void end(struct sweep *sweep, enum sweep_outcome outcome, const struct ft
 	sweep->phase = SWEEP_ENDS;
 	sweep->outcome = outcome;
 	sweep->why = why != NULL ? *why : (struct ft_error){0};
-	/* A sweep that failed still keeps what it has. */
-	if (sweep->trials != NULL && outcome == SWEEP_FAILED && sweep->dirty)
+	/* What was measured is kept, however it ended, and told of only then. */
+	if (sweep->dirty && ends_by_itself(sweep))
 		store_trials(sweep);
 	maybe_end(sweep);
 }
@@ -601,6 +619,8 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 		pick(sweep);
 	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))
 		forget_times(sweep->trials);
+	if (sweep->force)
+		sweep->lets_go = sweep->job->begun = true;
 	sweep->force = false;
 	sweep->checking = sweep->check;
 	sweep->space_hash =
@@ -704,8 +724,8 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	stop_clock(sweep);
 	trials_free(sweep->trials);
 	sweep->trials = NULL;
-	sweep->check = sweep->checking = false;
-	sweep->force = true;
+	sweep->check = sweep->checking = sweep->job->check = false;
+	sweep->force = sweep->job->force = true;
 	(void)note_event(sweep, "stage");
 	send_notes(sweep, &sweep->waiting);
 	ask_space(sweep);
@@ -1019,7 +1039,8 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	struct ft_error error;
 
 	sweep->job = job;
-	sweep->force = job->force;
+	sweep->force = job->force && !job->begun;
+	sweep->lets_go = false;
 	sweep->check = job->check;
 	sweep->few = job->few;
 	sweep->checking = false;
@@ -1112,8 +1133,14 @@ void sweep_cancel(struct sweep *sweep)
 	}
 }
 
+void sweep_stored(struct sweep *sweep)
+{
+	send_notes(sweep, &sweep->last_notes);
+}
+
 void sweep_abandon(struct sweep *sweep)
 {
+	free_notes(&sweep->last_notes);
 	if (sweep->phase == SWEEP_OFF)
 		return;
 	sweep->phase = SWEEP_OFF;

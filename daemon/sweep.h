@@ -20,7 +20,7 @@ enum sweep_outcome {
 struct sweep_events {
 	/* Progress, after the commit of what it tells. */
 	void (*event)(void *data, struct ft_event *event);
-	/* The end; nothing of this sweep calls back after it. With SWEEP_DECIDED and SWEEP_CANCELLED the
+	/* The end; but for sweep_stored, nothing of this sweep calls back after it. With SWEEP_DECIDED and SWEEP_CANCELLED the
 	 * trials are handed over with `subject`, for the caller to commit together with the job; the caller
 	 * frees them. */
 	void (*ended)(void *data, enum sweep_outcome outcome, const struct subject *subject,
@@ -50,6 +50,7 @@ struct sweep {
 	int64_t busy; /* the trial that the runner began last, -1 if none */
 	enum options_stage busy_stage;
 	bool force;    /* not yet applied */
+	bool lets_go;  /* it is, and the store is not told yet */
 	bool check;    /* only the stored winner and the default are timed, and nothing is stored */
 	bool checking; /* its times are in memory, and go on after a runner failed */
 	bool few;      /* only those that were best before are tried */
@@ -66,7 +67,8 @@ struct sweep {
 	bool storing;
 	struct sweep_note *waiting; /* newest first */
 	struct sweep_note *storing_notes;
-	enum sweep_outcome outcome; /* when it ends */
+	struct sweep_note *last_notes; /* of a sweep that has decided: stored with its job */
+	enum sweep_outcome outcome;    /* when it ends */
 	struct ft_error why;
 };
 
@@ -75,6 +77,8 @@ void sweep_init(struct sweep *sweep, struct devices *devices, struct store *stor
 /* Begins a job; its device must be ready. Ends with `ended`, maybe before this returns. */
 void sweep_start(struct sweep *sweep, struct ft_job *job);
 void sweep_cancel(struct sweep *sweep);
+/* What a sweep that ended with SWEEP_DECIDED handed over is stored: its last events go out. */
+void sweep_stored(struct sweep *sweep);
 /* Drops everything at once without calling back: the daemon is stopping. Stored trials stay. */
 void sweep_abandon(struct sweep *sweep);
 /* Whether something else uses the device so much that a background sweep should make way. */

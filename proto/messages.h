@@ -109,6 +109,7 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 	F(TEXT, stage, 16, FT_OPTIONAL) /* while running: start, build, verify, measure, confirm */ \
 	F(INT, priority, 0, FT_OPTIONAL)                                                            \
 	F(BOOL, force, 0, FT_OPTIONAL)                                                              \
+	F(BOOL, begun, 0, FT_OPTIONAL) /* with force: the times from before it were let go */       \
 	F(BOOL, check, 0, FT_OPTIONAL)                                                              \
 	F(TEXT, cause, 16, FT_OPTIONAL) /* of background work: miss, upgrade, grown, busy */        \
 	F(BOOL, few, 0, FT_OPTIONAL)    /* only those that were best before are tried */            \

@@ -46,6 +46,7 @@ struct script {
 	long wrong;     /* a member whose output is wrong; -1: none */
 	long load;      /* percent of the device that others use; -1: not known */
 	long disturbed; /* percent of samples that they disturb */
+	bool problems;  /* the log names the problem in each line about one */
 	uint64_t pace_ns;
 	uint64_t time_ps[FT_SPACE_MAX]; /* 0: by the formula */
 	size_t rule_count;
@@ -66,7 +67,7 @@ struct runner {
 	struct ft_writer out; /* the message being written */
 	struct ft_writer held;
 	struct ft_space space;
-	struct ft_problem problem;
+	char whose[FT_PROBLEM_TEXT_SIZE + 1]; /* " PROBLEM" for the log's lines, or nothing */
 	size_t count;
 	size_t last; /* member that could win when the sweep began, but for the default */
 	uint32_t standard;
@@ -174,6 +175,8 @@ static void read_line(struct script *script, char *line)
 		script->load = number_or_stop(value);
 	} else if (strcmp(line, "disturbed") == 0) {
 		script->disturbed = number_or_stop(value);
+	} else if (strcmp(line, "problems") == 0) {
+		script->problems = strcmp(value, "named") == 0;
 	} else if (strcmp(line, "pace_us") == 0) {
 		script->pace_ns = (uint64_t)number_or_stop(value) * 1000;
 	} else if (strcmp(line, "time") == 0) {
@@ -682,7 +685,7 @@ static void build_one(struct runner *self, size_t index)
 	size_t like = self->script.same && index >= self->script.same ? self->script.same - 1 : index;
 
 	send_begin(self, "build", index);
-	note(self, "build %s", name_of(self, index));
+	note(self, "build %s%s", name_of(self, index), self->whose);
 	reach(self, "build", (long)index);
 	if (lies(self, "fail")) {
 		struct ft_runner_event out = {
@@ -714,7 +717,7 @@ static void verify_one(struct runner *self, size_t index)
 	struct ft_runner_event event = {.event = "verified", .trial = index, .error = 1e-3};
 
 	send_begin(self, "verify", index);
-	note(self, "verify %s", name_of(self, index));
+	note(self, "verify %s%s", name_of(self, index), self->whose);
 	reach(self, "verify", (long)index);
 	if ((long)index == self->script.wrong || lies(self, "wrong")) {
 		struct ft_runner_event out = {.event = "out",
@@ -746,7 +749,7 @@ static void measure_round(struct runner *self)
 		member->sample_ps[self->rounds] = sample_of(self, i, self->rounds);
 		alive++;
 	}
-	note(self, "round %" PRIu32 " %" PRIu32, self->rounds, alive);
+	note(self, "round %" PRIu32 " %" PRIu32 "%s", self->rounds, alive, self->whose);
 	if (self->script.pace_ns)
 		pause_ns(self->script.pace_ns);
 	reach(self, "round", (long)self->rounds);
@@ -815,7 +818,7 @@ static void race(struct runner *self, struct ft_sweep_reply *reply)
 			if (!standing[i].drop || self->member[i].out || self->member[i].dropped)
 				continue;
 			self->member[i].dropped = true;
-			note(self, "drop %s", name_of(self, i));
+			note(self, "drop %s%s", name_of(self, i), self->whose);
 			reach(self, "dropped", (long)i);
 			send_event(self, &event);
 		}
@@ -887,6 +890,15 @@ static void learn(struct runner *self, const struct ft_sweep_request *asked)
 		stop_with("the daemon has %u rounds", self->rounds);
 }
 
+static void name_problem(struct runner *self, const struct ft_problem *problem)
+{
+	self->whose[0] = '\0';
+	if (!self->script.problems)
+		return;
+	self->whose[0] = ' ';
+	ft_problem_format(problem, ',', self->whose + 1, sizeof self->whose - 1);
+}
+
 static void answer_sweep(struct runner *self, const struct ft_envelope *request)
 {
 	struct ft_sweep_request asked;
@@ -900,7 +912,8 @@ static void answer_sweep(struct runner *self, const struct ft_envelope *request)
 	}
 	learn(self, &asked);
 	self->cancelled = false;
-	note(self, "sweep %" PRIu64 " %" PRIu32, self->job, self->rounds);
+	name_problem(self, &asked.problem);
+	note(self, "sweep %" PRIu64 " %" PRIu32 "%s", self->job, self->rounds, self->whose);
 	reach(self, "sweep", -1);
 	send_stage(self, "build");
 	for (size_t i = 0; i < self->count && !cancelled(self); i++) {
@@ -912,7 +925,7 @@ static void answer_sweep(struct runner *self, const struct ft_envelope *request)
 	send_stage(self, "measure");
 	race(self, &reply);
 	reply.rounds = self->rounds;
-	note(self, "reply %s", reply.outcome);
+	note(self, "reply %s%s", reply.outcome, self->whose);
 	reach(self, "reply", -1);
 	if (lies(self, "winner")) {
 		/* The slowest of all, whatever was measured. */
