@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,16 +96,23 @@ static inline int compare_ns(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* Prints {"count":…,"p50":…,"p90":…,"p99":…,"p999":…,"max":…} without the braces. */
-static inline void samples_print(struct samples *samples)
+static inline void samples_sort(uint32_t *ns, size_t count)
 {
-	size_t count = samples->count;
+	qsort(ns, count, sizeof(*ns), compare_ns);
+}
 
-	qsort(samples->ns, count, sizeof(uint32_t), compare_ns);
-#define AT(share) (count == 0 ? 0 : samples->ns[(size_t)((double)(count - 1) * (share))])
-	printf("\"count\":%zu,\"p50\":%u,\"p90\":%u,\"p99\":%u,\"p999\":%u,\"max\":%u", count, AT(0.5),
-	        AT(0.9), AT(0.99), AT(0.999), AT(1.0));
-#undef AT
+/* Prints "count":…,"p50":…,"p90":…,"p99":…,"p999":…,"max":… of sorted ones. */
+static inline void samples_print(const uint32_t *ns, size_t count)
+{
+	static const struct {
+		const char *name;
+		double share;
+	} at[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}};
+
+	printf("\"count\":%zu", count);
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
+		printf(",\"%s\":%u", at[i].name,
+		        count == 0 ? 0 : ns[(size_t)((double)(count - 1) * at[i].share)]);
 }
 
 #endif
