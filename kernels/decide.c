@@ -10,7 +10,7 @@
  * sorted values and without contraction, so that every IEEE machine gives the same bits in any order of
  * rounds. */
 
-const struct ft_rule ft_rule_usual = {.band_ppm = 5000, .min_rounds = 7, .max_rounds = 60};
+const struct ft_rule ft_rule_usual = {.band_ppm = 5000, .min_rounds = 7, .max_rounds = 120};
 
 enum {
 	ROUNDS_LEAST = 5,   /* no rule may decide on fewer */

@@ -25,7 +25,7 @@ enum {
 	FT_RULE_REVISION = 1
 }; /* raised when the same samples may give another answer; part of a winner's identity */
 
-extern const struct ft_rule ft_rule_usual; /* 5,000 ppm, 7 rounds, 60 rounds */
+extern const struct ft_rule ft_rule_usual; /* 5,000 ppm, 7 rounds, 120 rounds */
 
 struct ft_contender {
 	bool out;                  /* wrong, failed, pruned, or the same code as another: cannot win */
