@@ -36,27 +36,23 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 		return lookup_without_store(
 		        requests->store, &requests->subject, &requests->answer, source, error);
 	}
-	/* The word is changed on this thread, after reads see the commit and between batches of requests: it is never newer
-	 * than the answer. */
+	/* The word first: if it was changed by a commit that the answer does not know of, that is noticed now, and nobody
+	 * keeps the answer. */
 	stripe = board_stripe(&requests->subject.key);
 	requests->answer.version = board_version(requests->board, stripe);
+	if (!store_is_latest(requests->store))
+		requests->answer.version = 0;
 	requests->answer.stripe = requests->answer.version == 0 ? 0 : stripe + 1;
 	return 0;
-}
-
-/* Between a commit and the change of its words, kept answers and fresh ones could be told in the wrong order. */
-static bool settled(const struct requests *requests)
-{
-	return board_generation(requests->board) == store_generation(requests->store);
 }
 
 static bool answer_kept(struct requests *requests, struct ft_view question, uint64_t hash, uint64_t now_ns,
         struct ft_writer *writer)
 {
+	/* Read before the word that stands: the answer is one of that generation. */
+	uint64_t generation = board_generation(requests->board);
 	const struct reply *reply;
 
-	if (!settled(requests))
-		return false;
 	reply = replies_find(&requests->replies, requests->board, question, hash);
 	if (reply == NULL)
 		return false;
@@ -64,7 +60,7 @@ static bool answer_kept(struct requests *requests, struct ft_view question, uint
 		return false;
 	requests->lookups[reply->source]++;
 	requests->batch_lookups++;
-	reply_write(reply, store_generation(requests->store), writer);
+	reply_write(reply, generation, writer);
 	return true;
 }
 
@@ -73,7 +69,7 @@ static void keep(struct requests *requests, struct ft_view question, uint64_t ha
 {
 	struct reply *reply;
 
-	if (requests->answer.stripe == 0 || !settled(requests))
+	if (requests->answer.stripe == 0)
 		return;
 	reply = replies_keep(&requests->replies, question, hash, encoded);
 	if (reply == NULL)

@@ -118,17 +118,16 @@ uint32_t board_stripe(const struct store_key *key)
 uint64_t board_version(const struct board *board, uint32_t stripe)
 {
 	return board->shared != NULL
-	        ? atomic_load_explicit(&board->shared->word[stripe], memory_order_relaxed)
+	        ? atomic_load_explicit(&board->shared->word[stripe], memory_order_acquire)
 	        : 0;
 }
 
 void board_change(struct board *board, uint32_t stripe)
 {
-	/* One writer, the loop thread: no read-modify-write is needed. Release: who sees the new word asks the daemon,
-	 * and is answered after the commit. */
+	/* The store's writer and the loop thread both come here. Release: who sees the new word asks the daemon, and is
+	 * answered after the commit. */
 	if (board->shared != NULL)
-		atomic_store_explicit(
-		        &board->shared->word[stripe], board_version(board, stripe) + 1, memory_order_release);
+		atomic_fetch_add_explicit(&board->shared->word[stripe], 1, memory_order_release);
 }
 
 void board_tell_generation(struct board *board, uint64_t generation)
@@ -139,7 +138,7 @@ void board_tell_generation(struct board *board, uint64_t generation)
 
 uint64_t board_generation(const struct board *board)
 {
-	return board->shared != NULL ? atomic_load_explicit(&board->shared->generation, memory_order_relaxed)
+	return board->shared != NULL ? atomic_load_explicit(&board->shared->generation, memory_order_acquire)
 	                             : 0;
 }
 

@@ -62,8 +62,8 @@ static void note_name(const struct runner_slot *slot, char name[64])
 }
 
 /* The note is [hello, [[path, stamp], …]]: the program itself first, then the files that the hello names. */
-static void remember_hello(
-        struct runner_slot *slot, struct store_batch *batch, const struct ft_runner_hello_reply *hello)
+static void remember_hello(struct runner_slot *slot, struct store_batch *batch, struct ft_view reply,
+        const struct ft_runner_hello_reply *hello)
 {
 	struct ft_cursor files = ft_cursor_of(hello->files.data, hello->files.length);
 	struct ft_writer note;
@@ -76,7 +76,7 @@ static void remember_hello(
 		count = 0;
 	ft_writer_init_growing(&note, ft_bounds_request.bytes);
 	ft_write_array(&note, 2);
-	ft_write_bytes(&note, slot->hello.data, slot->hello.length);
+	ft_write_bytes(&note, reply.data, reply.length);
 	ft_write_array(&note, count + 1);
 	stamp_file(slot->runner.path, stamp);
 	ft_write_array(&note, 2);
@@ -131,17 +131,29 @@ static bool note_holds(const struct runner_slot *slot, const struct ft_writer *n
 
 /* ---- adopting a hello ---- */
 
-static void drop_devices(struct devices *devices, const struct runner_slot *slot)
+/* Takes a slot's devices out, to be put back or freed; gives their number. */
+static uint32_t take_devices(
+        struct devices *devices, const struct runner_slot *slot, struct device *taken[DEVICES_MAX])
 {
-	uint32_t kept = 0;
+	uint32_t kept = 0, count = 0;
 
 	for (uint32_t i = 0; i < devices->count; i++) {
 		if (devices->device[i]->slot == slot)
-			free(devices->device[i]);
+			taken[count++] = devices->device[i];
 		else
 			devices->device[kept++] = devices->device[i];
 	}
 	devices->count = kept;
+	return count;
+}
+
+static void drop_devices(struct devices *devices, const struct runner_slot *slot)
+{
+	struct device *dropped[DEVICES_MAX];
+	uint32_t count = take_devices(devices, slot, dropped);
+
+	for (uint32_t i = 0; i < count; i++)
+		free(dropped[i]);
 }
 
 /* Keeps the order of kinds. */
@@ -247,18 +259,44 @@ fail:
 	return -1;
 }
 
-/* Replaces the devices of a kind by what its runner says. With a batch, also records it. */
+static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
+        struct store_batch *batch, struct ft_error *error)
+{
+	struct ft_runner_device *device = malloc(sizeof(*device));
+	struct ft_cursor list = ft_cursor_of(hello->devices.data, hello->devices.length);
+	struct ft_view view;
+	uint32_t count;
+	int result = 0;
+
+	if (device == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a hello");
+	if (!ft_read_array(&list, &count)) {
+		count = 0;
+		result = ft_fail_field(error, FT_E_BAD_REQUEST, "devices", "no list", "a list");
+	}
+	for (uint32_t i = 0; i < count && result == 0; i++) {
+		if (!ft_read_view(&list, &view))
+			result = ft_fail_field(error, FT_E_BAD_REQUEST, "devices", "cut short", "a list");
+		else if (ft_decode(&ft_runner_device_message, view, device, error) != 0 ||
+		        adopt_device(slot, hello, device, batch, error) != 0)
+			result = -1;
+	}
+	free(device);
+	return result;
+}
+
+/* Replaces the devices of a kind by what its runner says; a hello that makes no sense changes nothing. With a batch,
+ * also records it. */
 static int adopt_hello(
         struct runner_slot *slot, struct ft_view reply, struct store_batch *batch, struct ft_error *error)
 {
+	struct devices *devices = slot->devices;
 	struct ft_runner_hello_reply *hello = malloc(sizeof(*hello));
-	struct ft_runner_device *device = malloc(sizeof(*device));
-	struct ft_cursor list;
-	struct ft_view view;
+	struct device *before[DEVICES_MAX];
 	uint32_t count;
 	int result = -1;
 
-	if (hello == NULL || device == NULL) {
+	if (hello == NULL) {
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a hello");
 		goto out;
 	}
@@ -269,28 +307,22 @@ static int adopt_hello(
 		        (unsigned long long)hello->protocol, FT_RUNNER_PROTOCOL_MIN, FT_RUNNER_PROTOCOL_MAX);
 		goto out;
 	}
-	list = ft_cursor_of(hello->devices.data, hello->devices.length);
-	if (!ft_read_array(&list, &count)) {
-		(void)ft_fail_field(error, FT_E_BAD_REQUEST, "devices", "no list", "a list");
+	count = take_devices(devices, slot, before);
+	if (adopt_devices(slot, hello, batch, error) != 0) {
+		drop_devices(devices, slot);
+		for (uint32_t i = 0; i < count; i++)
+			(void)insert_device(devices, before[i], NULL); /* it had a place before */
 		goto out;
 	}
-	drop_devices(slot->devices, slot);
+	for (uint32_t i = 0; i < count; i++)
+		free(before[i]);
 	(void)snprintf(slot->name, sizeof(slot->name), "%s", hello->runner);
 	(void)snprintf(slot->reason, sizeof(slot->reason), "%s", hello->reason);
-	for (uint32_t i = 0; i < count; i++) {
-		if (!ft_read_view(&list, &view) ||
-		        ft_decode(&ft_runner_device_message, view, device, error) != 0 ||
-		        adopt_device(slot, hello, device, batch, error) != 0) {
-			drop_devices(slot->devices, slot);
-			goto out;
-		}
-	}
 	if (batch != NULL)
-		remember_hello(slot, batch, hello);
+		remember_hello(slot, batch, reply, hello);
 	result = 0;
 out:
 	free(hello);
-	free(device);
 	return result;
 }
 
@@ -351,22 +383,20 @@ static void said_hello(void *data, struct ft_view reply)
 	struct ft_error error;
 
 	if (!same_hello(slot, reply)) {
-		ft_writer_reset(&slot->hello);
-		ft_write_raw(&slot->hello, reply.data, reply.length);
 		batch = store_batch_new(devices->store);
-		if (batch == NULL || !ft_writer_ok(&slot->hello)) {
-			if (batch != NULL)
-				store_batch_drop(batch);
+		if (batch == NULL) {
 			runner_kill(&slot->runner, RUNNER_UNSTARTED, "no memory for its hello");
 			return;
 		}
 		if (adopt_hello(slot, reply, batch, &error) != 0) {
 			store_batch_drop(batch);
-			ft_writer_reset(&slot->hello);
 			runner_kill(
 			        &slot->runner, RUNNER_BABBLED, "its hello makes no sense: %s", error.message);
 			return;
 		}
+		/* Without memory for it the next hello is taken for another. */
+		ft_writer_reset(&slot->hello);
+		ft_write_raw(&slot->hello, reply.data, reply.length);
 		store_submit(batch, NULL, NULL);
 		for (uint32_t i = 0; i < devices->count; i++) {
 			if (devices->device[i]->slot == slot)

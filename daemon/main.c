@@ -185,7 +185,7 @@ static void feed_watchdog(uv_timer_t *timer)
 	        facts.stuck_ns / 1000000000);
 }
 
-static void answers_changed(void *data, const struct store_key *key)
+static void publish_answer(void *data, const struct store_key *key)
 {
 	struct daemon *daemon = data;
 
@@ -195,7 +195,7 @@ static void answers_changed(void *data, const struct store_key *key)
 		board_change_all(&daemon->board);
 }
 
-static void answers_told(void *data, uint64_t generation)
+static void published_answers(void *data, uint64_t generation)
 {
 	struct daemon *daemon = data;
 
@@ -364,8 +364,8 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .map_bytes = daemon->options.map_bytes,
 	        .log = store_logs,
 	        .log_data = &daemon->log,
-	        .changed = answers_changed,
-	        .told = answers_told,
+	        .publish = publish_answer,
+	        .published = published_answers,
 	        .changed_data = daemon,
 	};
 	char code[280];

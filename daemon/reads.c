@@ -93,6 +93,22 @@ void store_drop_reader(struct store *store)
 	store->reader_at = SIZE_MAX;
 }
 
+/* Before anything is read of a commit, it is published. */
+static void publish_seen(struct store *store)
+{
+	pthread_mutex_lock(&store->lock);
+	if (store->publication.txn != 0 && store->publication.txn <= mdb_txn_id(store->reader)) {
+		store_publish(store);
+		store->publications_seen = atomic_load_explicit(&store->publications, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&store->lock);
+}
+
+bool store_is_latest(const struct store *store)
+{
+	return atomic_load_explicit(&store->publications, memory_order_acquire) == store->publications_seen;
+}
+
 int store_begin(struct store *store, struct ft_error *error)
 {
 	int rc;
@@ -103,12 +119,15 @@ int store_begin(struct store *store, struct ft_error *error)
 	}
 	if (atomic_load_explicit(&store->parked, memory_order_acquire))
 		return ft_fail(error, FT_E_STORE, "the store is being opened again after an error");
+	store->publications_seen = atomic_load_explicit(&store->publications, memory_order_acquire);
 	if (store->reader == NULL)
 		rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->reader);
 	else
 		rc = mdb_txn_renew(store->reader);
-	if (rc == 0 && mdb_txn_id(store->reader) != store->reader_at)
+	if (rc == 0 && mdb_txn_id(store->reader) != store->reader_at) {
+		publish_seen(store);
 		rc = load_snapshot(store);
+	}
 	if (rc != 0) {
 		store_drop_reader(store);
 		store_fault(&store->directory, rc, error);

@@ -674,18 +674,19 @@ static void report_lines(struct store *store, struct store_line *line)
 	}
 }
 
-static void report_changes(const struct store *store, const struct store_batch *batch)
+void store_each_change(const struct store *store, const struct store_batch *batch,
+        void (*call)(void *data, const struct store_key *key))
 {
-	if (store->changed == NULL || batch->failed || batch->generation == 0)
+	if (call == NULL || batch->failed || batch->generation == 0)
 		return;
 	for (const struct op *op = batch->first; op != NULL; op = op->next) {
 		struct store_key key;
 
 		if (op->kind == OP_IDENTITY)
-			store->changed(store->changed_data, NULL);
+			call(store->changed_data, NULL);
 		else if ((op->kind == OP_SLOT || op->kind == OP_FORGET) &&
 		        record_key_read_problem(op->bytes, op->key_length, &key))
-			store->changed(store->changed_data, &key);
+			call(store->changed_data, &key);
 	}
 }
 
@@ -693,9 +694,7 @@ static void report_batches(struct store *store, struct store_batch *batch)
 {
 	/* All of a commit's changes before any word of it: whoever hears of one sees the others, too. */
 	for (const struct store_batch *each = batch; each != NULL; each = each->next)
-		report_changes(store, each);
-	if (store->told != NULL && batch != NULL)
-		store->told(store->changed_data, store->seen.generation);
+		store_each_change(store, each, store->changed);
 	while (batch != NULL) {
 		struct store_batch *next = batch->next;
 
@@ -712,7 +711,7 @@ static void on_report(uv_async_t *async)
 	struct store *store = async->data;
 	struct store_batch *finished;
 	struct store_line *lines;
-	bool stopped;
+	bool stopped, reopened;
 
 	pthread_mutex_lock(&store->lock);
 	finished = store->finished;
@@ -727,12 +726,16 @@ static void on_report(uv_async_t *async)
 		pthread_cond_signal(&store->wake);
 	}
 	stopped = store->stopped;
+	reopened = store->reopened;
+	store->reopened = false;
 	pthread_mutex_unlock(&store->lock);
 
 	report_lines(store, lines);
 	/* Reads see what is reported before anybody hears of it. While that cannot be, they fail anyway. */
-	if (finished != NULL)
+	if (finished != NULL || reopened)
 		store_refresh(store, NULL);
+	if (reopened && store->changed != NULL)
+		store->changed(store->changed_data, NULL);
 	report_batches(store, finished);
 	if (!stopped || !store->thread_runs)
 		return;
@@ -846,8 +849,9 @@ int store_open(
 	store->loop = loop;
 	store->log = options->log;
 	store->log_data = options->log_data;
+	store->publish = options->publish;
+	store->published = options->published;
 	store->changed = options->changed;
-	store->told = options->told;
 	store->changed_data = options->changed_data;
 	store->limits = options->limits != NULL ? *options->limits : store_limits_usual;
 	store->map_bytes = options->map_bytes != 0 ? options->map_bytes : UINT64_C(16) << 30;

@@ -4,7 +4,7 @@
  * resets, so that none is open while the loop sleeps. Writes are batches, handed to one writer thread, which
  * commits all that wait in one transaction, in the order of submission; the commit's fsync never blocks the
  * loop. A batch's `done` is called on the loop thread after its commit returned: only then may anything be
- * acknowledged, and only then do reads see it.
+ * acknowledged. What it changed is published before reads see it.
  *
  * Answers and generations. An answer record holds pin, winner and import of one problem on one device. Each
  * batch that changes an answer takes a new generation; the record as it was at each generation is kept as
@@ -44,11 +44,14 @@ struct store_options {
 	void (*log)(
 	        void *data, int level, const char *message); /* syslog levels: 3 error, 4 warning, 6 info */
 	void *log_data;
-	/* On the loop thread, for every answer that a commit changed, once reads see it and before any `done` of the
-	 * commit; key NULL: any answer may have changed. May be NULL. */
+	/* A commit that changes answers is published once it is durable, before any read sees it: `publish` for every answer
+	 * that it changed (key NULL: any may have changed), then `published` with the generation that reads come to see. On
+	 * the writer's thread or the loop's, whichever is at hand first, with the store's lock held: no call of the store is
+	 * allowed. May be NULL, both. */
+	void (*publish)(void *data, const struct store_key *key);
+	void (*published)(void *data, uint64_t generation);
+	/* The same once more on the loop thread, when reads see it, before any `done` of the commit. May be NULL. */
 	void (*changed)(void *data, const struct store_key *key);
-	/* After the last `changed` of the commits that reads see now, and before any `done` of them. May be NULL. */
-	void (*told)(void *data, uint64_t generation);
 	void *changed_data;
 };
 
@@ -140,6 +143,9 @@ struct store_answer {
 /* May be nested. Fails while the store is being opened anew after an error of the disk. */
 int store_begin(struct store *store, struct ft_error *error);
 void store_end(struct store *store);
+/* Whether nothing was published since store_begin, so that what is read is still so. What `publish` changed before this
+ * said yes, it changed before store_begin. */
+bool store_is_latest(const struct store *store);
 
 /* 1 found, 0 not, -1 error. The answer now, and as it was at a generation: from the history floor to
  * store_generation, else, or where a damaged record hides what was, FT_E_GENERATION. */

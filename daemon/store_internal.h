@@ -84,6 +84,15 @@ struct store_identity {
 	uint64_t generation; /* since when */
 };
 
+/* A commit under way. From the moment it returns until it is published the loop thread may come to see it: then it
+ * publishes it itself, rather than wait for the writer to get a processor. */
+struct publication {
+	size_t txn; /* 0: none */
+	const struct store_batch *first, *end;
+	uint64_t generation;
+	bool done;
+};
+
 struct store {
 	/* constant after opening */
 	uv_loop_t *loop;
@@ -92,8 +101,9 @@ struct store {
 	uint64_t map_bytes;
 	void (*log)(void *data, int level, const char *message);
 	void *log_data;
+	void (*publish)(void *data, const struct store_key *key);
+	void (*published)(void *data, uint64_t generation);
 	void (*changed)(void *data, const struct store_key *key);
-	void (*told)(void *data, uint64_t generation);
 	void *changed_data;
 	MDB_dbi dbi; /* the same number in every environment */
 	pthread_t thread;
@@ -102,7 +112,8 @@ struct store {
 	uv_async_t async;
 	MDB_txn *reader;
 	unsigned begun;
-	size_t reader_at; /* the transaction that `seen` is from */
+	size_t reader_at;           /* the transaction that `seen` is from */
+	uint64_t publications_seen; /* before the snapshot was taken */
 	struct record_meta seen;
 	uint64_t bytes; /* used */
 	struct store_names names[STORE_NAME_KINDS];
@@ -132,6 +143,8 @@ struct store {
 	struct store_batch *finished, **finished_end;
 	struct store_name_record *new_names, **new_names_end;
 	struct store_line *lines, **lines_end;
+	struct publication publication;
+	bool reopened; /* the environment; what a commit that failed left in it is not known */
 	bool stop, stopped;
 	bool park;          /* the writer wants to close the environment */
 	uint64_t final_job; /* ids from here on were never given out; set with stop */
@@ -140,6 +153,8 @@ struct store {
 	char degraded[FT_REASON_SIZE];
 
 	atomic_bool parked; /* set by the loop thread, cleared by the writer */
+	/* Counted up before anything of a publication is told. */
+	_Atomic uint64_t publications;
 };
 
 /* ---- LMDB's errors, in one place ---- */
@@ -173,6 +188,10 @@ uint64_t store_wall_ns(void);
 uint64_t store_clock_ns(void); /* monotonic */
 int store_new_uuid(char *uuid, struct ft_error *error);
 
+/* store.c: calls for every answer that a batch changed. */
+void store_each_change(const struct store *store, const struct store_batch *batch,
+        void (*call)(void *data, const struct store_key *key));
+
 /* reads.c: the snapshot that the loop thread reads moves on to the last commit. */
 int store_refresh(struct store *store, struct ft_error *error);
 void store_drop_reader(struct store *store);
@@ -183,6 +202,8 @@ void store_batch_free(struct store_batch *batch);
 int store_batch_reserve(struct store_batch *batch, uint64_t bound);
 
 /* writer.c */
+/* With the lock held: publishes the commit under way, unless that is done. */
+void store_publish(struct store *store);
 int store_start_writer(struct store *store, struct ft_error *error);
 
 /* collect.c: one step; a fault is left for the next commit to meet. */

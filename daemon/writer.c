@@ -329,6 +329,47 @@ static void extend_file(struct store *store)
 		return;
 }
 
+/* ---- publishing ---- */
+
+void store_publish(struct store *store)
+{
+	struct publication *publication = &store->publication;
+	const struct store_batch *batch = publication->first;
+
+	if (publication->done)
+		return;
+	publication->done = true;
+	/* Before all else: whoever sees any of it sees this. */
+	atomic_fetch_add_explicit(&store->publications, 1, memory_order_release);
+	for (; batch != publication->end; batch = batch->next)
+		store_each_change(store, batch, store->publish);
+	if (store->published != NULL)
+		store->published(store->changed_data, publication->generation);
+}
+
+static int commit(struct change *change, const struct store_batch *first, const struct store_batch *end)
+{
+	struct store *store = change->store;
+	int rc;
+
+	pthread_mutex_lock(&store->lock);
+	store->publication = (struct publication){
+	        .txn = mdb_txn_id(change->txn),
+	        .first = first,
+	        .end = end,
+	        .generation = change->meta.generation,
+	};
+	pthread_mutex_unlock(&store->lock);
+	rc = mdb_txn_commit(change->txn);
+	pthread_mutex_lock(&store->lock);
+	if (rc == 0)
+		store_publish(store);
+	store->publication.txn = 0;
+	store->commits += rc == 0;
+	pthread_mutex_unlock(&store->lock);
+	return rc;
+}
+
 /* Tries to commit the list of batches up to `end`, all or nothing. */
 static enum fault attempt(
         struct store *store, struct store_batch *first, const struct store_batch *end, struct ft_error *error)
@@ -350,7 +391,7 @@ static enum fault attempt(
 	if (rc != 0)
 		mdb_txn_abort(change.txn);
 	else
-		rc = mdb_txn_commit(change.txn);
+		rc = commit(&change, first, end);
 	if (rc != 0)
 		return store_fault(&store->directory, rc, error);
 
@@ -361,9 +402,6 @@ static enum fault attempt(
 		free(store->unwritten);
 		store->unwritten = next;
 	}
-	pthread_mutex_lock(&store->lock);
-	store->commits++;
-	pthread_mutex_unlock(&store->lock);
 	return FAULT_NONE;
 }
 
@@ -451,6 +489,26 @@ static struct store_batch *take_all(struct store *store)
 	return first;
 }
 
+/* A commit that failed may be found in the file all the same: whether it reached the disk is not known. */
+static void publish_unknown(struct store *store)
+{
+	struct record_meta meta;
+	MDB_txn *txn = NULL;
+	bool known = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &txn) == 0 &&
+	        store_read_meta(txn, store->dbi, &meta) == 0;
+
+	if (txn != NULL)
+		mdb_txn_abort(txn);
+	pthread_mutex_lock(&store->lock);
+	atomic_fetch_add_explicit(&store->publications, 1, memory_order_release);
+	if (store->publish != NULL)
+		store->publish(store->changed_data, NULL);
+	if (store->published != NULL && known)
+		store->published(store->changed_data, meta.generation);
+	store->reopened = true;
+	pthread_mutex_unlock(&store->lock);
+}
+
 /* After an error that says nothing about when it may end. Lookups fail until it is over, too: LMDB refuses
  * reads after some of these errors, and the file may not be opened twice. Usually that takes milliseconds. */
 static void open_anew(struct store *store, const struct ft_error *why)
@@ -486,6 +544,7 @@ static void open_anew(struct store *store, const struct ft_error *why)
 		pause = pause * 2 < REOPEN_LAST_MS ? pause * 2 : REOPEN_LAST_MS;
 	}
 	store->env = env;
+	publish_unknown(store);
 	atomic_store_explicit(&store->parked, false, memory_order_release);
 	store_log_later(store, 4, "the store was closed and opened again");
 }

@@ -3,7 +3,7 @@
  * It holds no answers, only a small, fixed, striped array of counters. An answer names its stripe and the word that
  * stood there when it was given; while the word still stands and the daemon lives, the answer still holds, and a
  * client that kept it may give it again without asking. Every commit that changes an answer changes the word of its
- * problem's stripe after it is visible to lookups and before it is acknowledged. A stripe is chosen by the problem
+ * problem's stripe once it is durable, before any lookup sees it and before it is acknowledged. A stripe is chosen by the problem
  * without its ladder field, so that `nearest` answers fall with the neighbour that they came from.
  *
  * The memory is a memfd, sealed against shrinking, growing and writing by anyone but the daemon, and passed over the

@@ -28,6 +28,10 @@ struct place {
 	struct ft_error error;
 	char log[8192]; /* all lines */
 	bool closed;
+	/* What the store told of changes, since it was made. */
+	_Atomic unsigned published_keys, published_all; /* calls of `publish` with a key, and without */
+	_Atomic uint64_t published;                     /* the generation last told */
+	unsigned changed_keys, changed_all;
 };
 
 static inline void place_log(void *data, int level, const char *message)
@@ -36,6 +40,31 @@ static inline void place_log(void *data, int level, const char *message)
 	size_t used = strlen(place->log);
 
 	snprintf(place->log + used, sizeof(place->log) - used, "%d %s\n", level, message);
+}
+
+static inline void place_publish(void *data, const struct store_key *key)
+{
+	struct place *place = data;
+
+	if (key != NULL)
+		place->published_keys++;
+	else
+		place->published_all++;
+}
+
+static inline void place_published(void *data, uint64_t generation)
+{
+	((struct place *)data)->published = generation;
+}
+
+static inline void place_changed(void *data, const struct store_key *key)
+{
+	struct place *place = data;
+
+	if (key != NULL)
+		place->changed_keys++;
+	else
+		place->changed_all++;
 }
 
 static inline struct place *place_new(void)
@@ -61,6 +90,10 @@ static inline int place_try_open(struct place *place)
 	        .limits = &place->limits,
 	        .log = place_log,
 	        .log_data = place,
+	        .publish = place_publish,
+	        .published = place_published,
+	        .changed = place_changed,
+	        .changed_data = place,
 	};
 
 	assert_int_equal(uv_loop_init(&place->loop), 0);

@@ -315,15 +315,27 @@ static void a_read_only_directory_is_a_clear_error(void **state)
 static _Atomic int commit_fails; /* how often still */
 static _Atomic int commit_code;
 static _Atomic int open_fails;
+static _Atomic bool commit_kept;  /* what fails is in the file all the same */
+static _Atomic bool commit_holds; /* for the next: it returns late */
+static _Atomic bool commit_held;
 
 int __real_mdb_txn_commit(MDB_txn *txn);
 int __wrap_mdb_txn_commit(MDB_txn *txn);
 int __wrap_mdb_txn_commit(MDB_txn *txn)
 {
-	if (commit_fails == 0)
-		return __real_mdb_txn_commit(txn);
+	if (commit_fails == 0) {
+		int rc = __real_mdb_txn_commit(txn);
+
+		commit_held = commit_holds;
+		while (commit_holds)
+			sched_yield();
+		return rc;
+	}
 	commit_fails--;
-	mdb_txn_abort(txn);
+	if (commit_kept)
+		(void)__real_mdb_txn_commit(txn);
+	else
+		mdb_txn_abort(txn);
 	return commit_code;
 }
 
@@ -412,6 +424,131 @@ static void reads_fail_cleanly_while_the_store_is_away(void **state)
 	place_free(place);
 }
 
+/* ---- publishing ---- */
+
+static struct store_batch *winner_batch(struct place *place, uint8_t which, int64_t block)
+{
+	struct store_key key = some_key(which, 1);
+	struct ft_problem problem = some_problem(which, 1);
+	struct store_winner winner = some_winner(block);
+	struct store_batch *batch = store_batch_new(place->store);
+
+	assert_non_null(batch);
+	assert_int_equal(store_batch_winner(batch, &key, &problem, &winner), 0);
+	return batch;
+}
+
+static void what_a_read_sees_is_published_though_the_writer_sleeps(void **state)
+{
+	struct place *place = place_new();
+	struct outcome outcome = {0};
+	uint64_t generation;
+
+	(void)state;
+	place_open(place);
+	generation = put_winner(place, 1, 1, 8);
+	assert_int_equal(place->published, generation);
+	assert_int_equal(place->published_keys, 1);
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	assert_true(store_is_latest(place->store));
+	/* On disk, and not come back yet. */
+	commit_holds = true;
+	store_submit(winner_batch(place, 1, 9), outcome_done, &outcome);
+	while (!commit_held)
+		sched_yield();
+	assert_true(store_is_latest(place->store));
+	assert_int_equal(place->published_keys, 1);
+	store_end(place->store);
+	assert_int_equal(get_winner(place, 1, 1, 0), 9);
+	assert_int_equal(place->published_keys, 2);
+	assert_int_equal(place->published, generation + 1);
+	assert_int_equal(store_generation(place->store), generation + 1);
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	assert_true(store_is_latest(place->store));
+	store_end(place->store);
+	assert_false(outcome.done);
+	assert_int_equal(place->changed_keys, 1);
+	commit_holds = false;
+	place_wait(place, &outcome);
+	assert_false(outcome.failed);
+	assert_int_equal(place->published_keys, 2);
+	assert_int_equal(place->changed_keys, 2);
+	place_close(place);
+	place_free(place);
+}
+
+static void a_commit_is_published_while_the_loop_is_busy(void **state)
+{
+	struct place *place = place_new();
+	struct outcome outcome = {0};
+	uint64_t generation;
+
+	(void)state;
+	place_open(place);
+	generation = put_winner(place, 1, 1, 8);
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	store_submit(winner_batch(place, 1, 9), outcome_done, &outcome);
+	/* The loop does not turn; the writer publishes by itself. */
+	while (place->published == generation)
+		sched_yield();
+	assert_false(store_is_latest(place->store));
+	assert_int_equal(store_generation(place->store), generation);
+	store_end(place->store);
+	assert_int_equal(get_winner(place, 1, 1, 0), 9);
+	place_wait(place, &outcome);
+	assert_int_equal(place->changed_keys, 2);
+	place_close(place);
+	place_free(place);
+}
+
+static void a_commit_that_failed_and_was_kept_takes_all_answers_back(void **state)
+{
+	struct place *place = place_new();
+	struct outcome outcome;
+	uint64_t generation;
+
+	(void)state;
+	place->limits.probe_ms = 10;
+	place_open(place);
+	generation = put_winner(place, 1, 1, 8);
+	commit_code = EIO;
+	commit_kept = true;
+	commit_fails = 1;
+	outcome = place_commit(place, winner_batch(place, 1, 9));
+	assert_true(outcome.failed);
+	wait_until_writable(place);
+	while (place->changed_all == 0)
+		uv_run(&place->loop, UV_RUN_ONCE);
+	/* Nobody was told that it was done, but it is what lookups find. */
+	assert_int_equal(get_winner(place, 1, 1, 0), 9);
+	assert_int_equal(place->published_all, 1);
+	assert_int_equal(place->published, generation + 1);
+	commit_kept = false;
+	place_close(place);
+	place_free(place);
+}
+
+static void what_was_not_kept_is_not_published(void **state)
+{
+	struct place *place = place_new();
+	uint64_t generation;
+
+	(void)state;
+	place_open(place);
+	generation = put_winner(place, 1, 1, 8);
+	commit_code = ENOSPC;
+	commit_fails = 1;
+	assert_true(place_commit(place, winner_batch(place, 1, 9)).failed);
+	assert_false(put_note(place, 10).failed);
+	/* The same answer again is no change. */
+	assert_false(place_commit(place, winner_batch(place, 1, 8)).failed);
+	assert_int_equal(place->published_keys, 1);
+	assert_int_equal(place->changed_keys, 1);
+	assert_int_equal(place->published, generation);
+	place_close(place);
+	place_free(place);
+}
+
 /* ---- descriptors ---- */
 
 static void no_descriptor_of_the_store_survives_an_exec(void **state)
@@ -447,6 +584,10 @@ int main(void)
 	        cmocka_unit_test(what_was_acknowledged_survives_kill_9),
 	        cmocka_unit_test(an_error_of_the_disk_opens_the_store_anew),
 	        cmocka_unit_test(reads_fail_cleanly_while_the_store_is_away),
+	        cmocka_unit_test(what_a_read_sees_is_published_though_the_writer_sleeps),
+	        cmocka_unit_test(a_commit_is_published_while_the_loop_is_busy),
+	        cmocka_unit_test(a_commit_that_failed_and_was_kept_takes_all_answers_back),
+	        cmocka_unit_test(what_was_not_kept_is_not_published),
 	        cmocka_unit_test(no_descriptor_of_the_store_survives_an_exec),
 	        cmocka_unit_test(a_full_disk_is_named_and_got_over_without_help),
 	        cmocka_unit_test(a_new_store_on_a_full_disk_says_so),
