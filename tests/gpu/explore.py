@@ -49,7 +49,11 @@ def fit_products(m, n):
     rows, blocks = f"ROW_THREADS={teams}", f"BLOCK_THREADS={teams}"
     found = [[], [rows, blocks, "WEIGHT=1,3", "NONTEMPORAL=0,3", "waves_per_eu=0,8"],
              [rows, blocks, "PASSES=2", "WEIGHT=0", "NONTEMPORAL=0,8", "waves_per_eu=0,16"],
-             [rows, blocks, "WEIGHT=0,1", "NONTEMPORAL=0", "waves_per_eu=12,16"]]
+             [rows, blocks, "WEIGHT=0,1", "NONTEMPORAL=0", "waves_per_eu=12,16"],
+             [rows, blocks, "ROW_BLOCKS=2,4", "WEIGHT=1,3", "NONTEMPORAL=0"]]
+    if n >= 16384:
+        found[-1] += ["waves_per_eu=0,8"]
+        found[-1][-2] = "NONTEMPORAL=0,2,8"
     return found
 
 
@@ -59,6 +63,8 @@ def rule_of(n, config):
     if not vectors or config["WEIGHT"] == 2 or config["BLOCKS_PER_UNIT"] or config["PREFETCH"]:
         return None
     rows = config["BLOCK_THREADS"] // config["ROW_THREADS"]
+    if config["ROW_BLOCKS"]:
+        return f"v{vectors} over {config['ROW_BLOCKS']} w{config['WEIGHT']} h{config['NONTEMPORAL']}"
     return (f"v{vectors} r{rows} w{config['WEIGHT']} h{config['NONTEMPORAL']} e{config['waves_per_eu']}"
             + (" twice" if config["PASSES"] == 2 else ""))
 
@@ -167,7 +173,7 @@ def main():
             gap = trials[default]["median_us"] / ranked[0]["median_us"]
             ran = f"{trials[default]['median_us']:.3f} ({gap:.3f})"
             gaps[m, n] = gap
-        shown = [short(t) for t in ranked[:1 if args.brief and not args.fit else 3 if args.brief else 5]]
+        shown = [short(t) for t in ranked[:1 if args.brief and not args.fit else 2 if args.brief else 5]]
         lines.append(f"{m}x{n}: {len(ranked)} configs, default {ran}, worst {ranked[-1]['median_us']:.3f}, best"
                      + (": " + shown[0] if len(shown) == 1 else ""))
         lines.extend(["   " + text for text in shown] if len(shown) > 1 else [])
