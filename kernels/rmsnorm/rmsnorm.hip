@@ -33,7 +33,8 @@
 #define RN_NVIDIA 0
 #endif
 
-#define RN_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
+/* no config takes all of them */
+#define RN_DEVICE static __attribute__((device, unused)) inline __attribute__((always_inline))
 /* A function of its own, so that rare code does not lie between the kernel's beginning and its usual way. */
 #if RN_NVIDIA
 #define RN_ASIDE static __device__ __noinline__
