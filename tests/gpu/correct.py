@@ -22,7 +22,8 @@ SANITIZED = [(3, 1000, "bf16", "bf16", 1000), (5, 4097, "f16", "f32", 4100), (2,
 
 
 def problems():
-    """What is new or promised first, then every n in every type; rows, weights and strides take turns so that each value meets many others."""
+    """What is new or promised first; then every n in every type, where rows, weights and strides take turns so that each value
+    meets many others."""
     found, turn = [], 0
     # long rows that blocks may share, an odd number of them
     found += [(2047, 16384, "bf16", "bf16", 16384), (1025, 32768, "f16", "f32", 32776), (1537, 16384, "f32", "f32", 16384)]

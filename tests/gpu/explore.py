@@ -109,7 +109,11 @@ def explore(args, m, n, knobs):
                "--json", path, "--code-dir", args.code_dir]
     for knob in knobs:
         command += ["--knob", knob]
-    ran = subprocess.run(command, capture_output=True, text=True)
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except subprocess.TimeoutExpired:
+        print(f"{m}x{n}: not done after 30 s: {' '.join(knobs) or 'the space'}", flush=True)
+        return None
     if ran.returncode:
         print(f"{m}x{n}: {ran.stderr.strip()[-400:]}")
         return None
