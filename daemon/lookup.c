@@ -50,6 +50,15 @@ static void take_winner(
 	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
 }
 
+const char *lookup_winner_reason(const struct store_winner *winner)
+{
+	if (winner->busy)
+		return winner->conclusive
+		        ? "measured while something else used the device"
+		        : "the race ended before it was settled, while something else used the device";
+	return winner->conclusive ? "" : "the race ended before it was settled";
+}
+
 static bool current(const struct subject *subject, const struct store_winner *winner)
 {
 	return winner->set && winner->identity == subject->kernel->identity && winner->identity != 0;
@@ -170,7 +179,7 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 		take_winner(subject->kernel, &known.winner, answer);
 		if (subject_takes(subject, &answer->config, NULL)) {
 			*source = LOOKUP_TUNED;
-			reason = known.winner.conclusive ? "" : "the race ended before it was settled";
+			reason = lookup_winner_reason(&known.winner);
 			goto finish;
 		}
 		reason = "winner is no longer in the space";

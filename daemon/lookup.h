@@ -18,6 +18,8 @@ enum lookup_source {
 
 extern const char *const lookup_source_words[LOOKUP_SOURCES];
 
+/* What is to be said of a winner that is served; "" if nothing is. */
+const char *lookup_winner_reason(const struct store_winner *winner);
 /* Answers a subject as of now, or of a generation (0: now). Call between store_begin and store_end. */
 int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
         struct ft_answer *answer, enum lookup_source *source, struct ft_error *error);

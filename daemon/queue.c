@@ -301,9 +301,7 @@ static int make_answer(struct queue *queue, struct job *job, uint64_t generation
 	answer->problem = subject->problem;
 	answer->config = winner->config;
 	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_TUNED]);
-	if (!winner->conclusive)
-		(void)snprintf(
-		        answer->reason, sizeof(answer->reason), "the race ended before it was settled");
+	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", lookup_winner_reason(winner));
 	answer->generation = generation;
 	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", subject->kernel->identity_hash);
 	answer->time_ns = (winner->time_ps + 500) / 1000;
@@ -416,6 +414,7 @@ static int add_winner(struct queue *queue, struct job *job, struct store_batch *
 	        .space_hash = queue->retry_space,
 	        .tuned_at_ns = wall_ns(),
 	        .conclusive = trials->conclusive,
+	        .busy = trials->busy,
 	        .job = job->info.job,
 	};
 	trials_decide(trials, members, queue->options->band_ppm, true, true, standing, &decision);

@@ -341,7 +341,13 @@ static bool read_u32(struct ft_cursor *cursor, uint32_t *value)
 
 /* ---- answers ---- */
 
-enum { ANSWER_ELEMENTS = 5, PIN_ELEMENTS = 3, WINNER_ELEMENTS = 9, IMPORT_ELEMENTS = 6 };
+enum {
+	ANSWER_ELEMENTS = 5,
+	PIN_ELEMENTS = 3,
+	WINNER_ELEMENTS = 10,
+	WINNER_ELEMENTS_BEFORE = 9, /* without whether it was disturbed */
+	IMPORT_ELEMENTS = 6
+};
 
 void record_write_pin(struct ft_writer *writer, const struct store_pin *pin)
 {
@@ -383,6 +389,7 @@ void record_write_winner(struct ft_writer *writer, const struct store_winner *wi
 	ft_write_uint(writer, winner->tuned_at_ns);
 	ft_write_bool(writer, winner->conclusive);
 	ft_write_uint(writer, winner->job);
+	ft_write_bool(writer, winner->busy);
 }
 
 static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
@@ -390,14 +397,17 @@ static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
 	uint32_t elements;
 
 	winner->set = !ft_read_nil(cursor);
+	winner->busy = false;
 	if (!winner->set)
 		return true;
-	return take_array(cursor, &elements) && elements == WINNER_ELEMENTS &&
+	return take_array(cursor, &elements) &&
+	        (elements == WINNER_ELEMENTS || elements == WINNER_ELEMENTS_BEFORE) &&
 	        read_config(cursor, &winner->config) && read_u32(cursor, &winner->identity) &&
 	        read_u32(cursor, &winner->rule_revision) && take_uint(cursor, &winner->space_hash) &&
 	        take_uint(cursor, &winner->time_ps) && take_uint(cursor, &winner->default_time_ps) &&
 	        take_uint(cursor, &winner->tuned_at_ns) && ft_read_bool(cursor, &winner->conclusive) &&
-	        take_uint(cursor, &winner->job);
+	        take_uint(cursor, &winner->job) &&
+	        (elements == WINNER_ELEMENTS_BEFORE || ft_read_bool(cursor, &winner->busy));
 }
 
 void record_write_import(struct ft_writer *writer, const struct store_import *import)

@@ -118,6 +118,7 @@ struct store_winner {
 	uint64_t time_ps, default_time_ps;
 	uint64_t tuned_at_ns;
 	bool conclusive;
+	bool busy; /* measured while something else used the device */
 	uint64_t job;
 };
 

@@ -709,6 +709,10 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	bool alone = (uint32_t)index == trials->standard;
 	struct ft_error why;
 
+	if (trials->trial[index].status == TRIAL_WAITING && now->median_ps == 0) {
+		end_failed(sweep, "the budget ended before the winner was timed");
+		return;
+	}
 	if (decision->verdict == FT_VERDICT_WINNER &&
 	        (alone ? change < check_slower : decision->winner == (size_t)index || now->tied)) {
 		(void)ft_fail(&why, FT_E_RUNNER,
@@ -731,17 +735,33 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	ask_space(sweep);
 }
 
+static void add_to_reason(struct trials *trials, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+static void add_to_reason(struct trials *trials, const char *format, ...)
+{
+	size_t length = strlen(trials->reason);
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(trials->reason + length, sizeof(trials->reason) - length, format, arguments);
+	va_end(arguments);
+}
+
 /* A result that was measured beside someone else's work is to be told from others. */
-static void note_disturbance(struct sweep *sweep)
+static void note_disturbance(struct sweep *sweep, const struct ft_decision *decision, const char *weather)
 {
 	struct trials *trials = sweep->trials;
-	size_t length = strlen(trials->reason);
 
 	trials->busy = sweep->samples >= DISTURBED_LEAST && sweep->disturbed * 4 >= sweep->samples;
-	if (trials->busy && length < sizeof(trials->reason))
-		(void)snprintf(trials->reason + length, sizeof(trials->reason) - length,
-		        "; measured while something else used the device (%.0f %% of samples)",
+	if (trials->busy)
+		add_to_reason(trials, "; measured while something else used the device (%.0f %% of samples)",
 		        100.0 * (double)sweep->disturbed / (double)sweep->samples);
+	if (decision->slow > 0)
+		add_to_reason(trials, "; %u of %u rounds do not count, the device was slower in them",
+		        decision->slow, trials->rounds);
+	if (weather[0] != '\0')
+		add_to_reason(trials, "; %s", weather);
 }
 
 bool sweep_is_disturbed(const struct sweep *sweep)
@@ -772,7 +792,7 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 	trials->winner = (int32_t)decision.winner;
 	trials->conclusive = decision.conclusive;
 	(void)snprintf(trials->reason, sizeof(trials->reason), "%s", decision.reason);
-	note_disturbance(sweep);
+	note_disturbance(sweep, &decision, reply->weather);
 	if (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner)
 		log_line(sweep->log, LOG_LEVEL_WARNING,
 		        "the runner chose otherwise job=%" PRIu64 " runner=%s:%" PRIu64 " daemon=%zu",
@@ -832,6 +852,15 @@ static enum options_stage stage_of(const char *word, enum options_stage otherwis
 	return otherwise;
 }
 
+static void race_again(struct trial *trial)
+{
+	if (!trial->dropped)
+		return;
+	trial->dropped = false;
+	trial->dropped_round = 0;
+	trial->reason[0] = '\0';
+}
+
 /* Drops what the samples so far show to be clearly worse. */
 static void drop_worse(struct sweep *sweep)
 {
@@ -852,6 +881,11 @@ static void drop_worse(struct sweep *sweep)
 		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
 		note_trial(sweep, i);
 	}
+	/* Dropped in rounds that turned out to be slow ones: the runner races them again. */
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		if (sweep->standing[i].revive && trials->trial[i].status == TRIAL_WAITING)
+			race_again(&trials->trial[i]);
+	}
 }
 
 /* A trial that was timed is out after all. Others may have been dropped for being slower than it: they are
@@ -863,11 +897,8 @@ static void out_after_timing(struct sweep *sweep, const struct trial *out)
 	for (uint32_t i = 0; i < sweep->members; i++) {
 		struct trial *trial = &sweep->trials->trial[i];
 
-		if (trial->status != TRIAL_WAITING || !trial->dropped)
-			continue;
-		trial->dropped = false;
-		trial->dropped_round = 0;
-		trial->reason[0] = '\0';
+		if (trial->status == TRIAL_WAITING)
+			race_again(trial);
 	}
 	drop_worse(sweep);
 }

@@ -21,7 +21,11 @@ enum {
 	BEST_STEPS = 4,     /* changes of mind on the way to the best */
 	STUDENT_TABLE = 30, /* below are the quantiles up to here */
 	INTERVAL_LEAST = 6, /* below, the whole range is narrower than a 95 % interval of the median */
+	ROUNDS_FACTOR = 2,  /* at the most so many times max_rounds, if the device is slow in some */
 };
+
+/* A round counts unless most configs took so much longer in it than they can. */
+static const double slow_from = 1.05;
 
 /* Rounding in a mean of equal values moves it by less. */
 static const double EDGE_SLACK = 1e-12;
@@ -53,7 +57,7 @@ static void sort_doubles(double *value, size_t count)
 	}
 }
 
-static void compare(const uint64_t *a, const uint64_t *b, size_t rounds, struct pair *pair)
+static void compare(const uint64_t *a, const uint64_t *b, const bool *slow, size_t rounds, struct pair *pair)
 {
 	double s[FT_ROUNDS_MAX];
 	size_t n = 0;
@@ -61,7 +65,7 @@ static void compare(const uint64_t *a, const uint64_t *b, size_t rounds, struct 
 	if (!a || !b)
 		return;
 	for (size_t r = 0; r < rounds; r++) {
-		if (a[r] && b[r])
+		if (a[r] && b[r] && !(slow && slow[r]))
 			s[n++] = 2 * ((double)a[r] - (double)b[r]) / ((double)a[r] + (double)b[r]);
 	}
 	if (!n)
@@ -131,7 +135,8 @@ static uint64_t middle(const uint64_t *sorted, size_t count)
 
 /* The median and, by order statistics, half of its 95 % interval: the samples at places k and n+1-k for the
  * largest k with P(Binomial(n, 1/2) < k) of at most 2.5 %. */
-static void summarise(const uint64_t *sample_ps, size_t rounds, struct ft_standing *standing)
+static void summarise(
+        const uint64_t *sample_ps, const bool *slow, size_t rounds, struct ft_standing *standing)
 {
 	uint64_t sorted[FT_ROUNDS_MAX];
 	size_t n = 0;
@@ -139,7 +144,7 @@ static void summarise(const uint64_t *sample_ps, size_t rounds, struct ft_standi
 		return;
 	for (size_t r = 0; r < rounds; r++) {
 		uint64_t moving = sample_ps[r];
-		if (!moving)
+		if (!moving || (slow && slow[r]))
 			continue;
 		size_t j = n++;
 		for (; j > 0 && sorted[j - 1] > moving; j--)
@@ -171,8 +176,11 @@ struct race {
 	struct ft_standing *standing;
 	size_t count, standard, rounds;
 	uint32_t min_rounds;
-	uint32_t enough; /* rounds shared with the best, to be tied with it or take its place */
-	double edge;     /* of the band, as a shift */
+	uint32_t enough;          /* rounds shared with the best, to be tied with it or take its place */
+	double edge;              /* of the band, as a shift */
+	bool slow[FT_ROUNDS_MAX]; /* rounds that do not count */
+	uint32_t measured[FT_SPACE_MAX]; /* samples of each, slow or not */
+	uint64_t pace_ps[FT_SPACE_MAX];  /* that each can keep up; 0: unknown */
 	size_t best;
 	struct pool pool;
 	struct pair pair[FT_SPACE_MAX]; /* against the best */
@@ -182,6 +190,88 @@ static bool can_win(const struct race *race, size_t i)
 {
 	return !race->contender[i].out && !race->contender[i].dropped && !race->standing[i].drop;
 }
+
+/* ---- which rounds count ---- */
+
+/* The time that a config kept within in a quarter of its rounds, or in just over half of min_rounds if that is more. */
+static uint64_t pace_of(const struct race *race, size_t i)
+{
+	const uint64_t *sample_ps = race->contender[i].sample_ps;
+	const uint32_t quarter = race->measured[i] / 4 + 1;
+	const uint32_t half = race->min_rounds / 2 + 1;
+	const size_t wanted = quarter > half ? quarter : half;
+	uint64_t least[FT_ROUNDS_MAX]; /* of all, as many as wanted, sorted */
+	size_t n = 0;
+	for (size_t r = 0; sample_ps && r < race->rounds; r++) {
+		uint64_t moving = sample_ps[r];
+		if (!moving || (n == wanted && moving >= least[n - 1]))
+			continue;
+		size_t j = n < wanted ? n++ : n - 1;
+		for (; j > 0 && least[j - 1] > moving; j--)
+			least[j] = least[j - 1];
+		least[j] = moving;
+	}
+	return n < wanted ? 0 : least[n - 1];
+}
+
+/* A neighbour on the device or a clock held down slows most configs at once, and not all by as much, so that
+ * pairs do not cancel it. Those that came late or were brought back say nothing of rounds that they were not in. */
+static void find_slow(struct race *race)
+{
+	uint32_t most = 0;
+	uint32_t counting = 0;
+	size_t timed = 0;
+	for (size_t i = 0; i < race->count; i++) {
+		timed += race->measured[i] > 0;
+		if (can_win(race, i) && race->measured[i] > most)
+			most = race->measured[i];
+	}
+	for (size_t r = 0; r < race->rounds; r++) {
+		size_t asked = 0;
+		size_t slower = 0;
+		for (size_t i = 0; i < race->count; i++) {
+			const uint64_t *sample_ps = race->contender[i].sample_ps;
+			if (!can_win(race, i) || 2 * race->measured[i] <= most || !race->pace_ps[i] ||
+			        !sample_ps[r])
+				continue;
+			asked++;
+			slower += (double)sample_ps[r] > slow_from * (double)race->pace_ps[i];
+		}
+		race->slow[r] = 2 * slower > asked;
+		counting += !race->slow[r];
+	}
+	/* Slow rounds have to do where there are too few others, or nobody to compare with. */
+	if (counting < race->min_rounds || timed < 2)
+		memset(race->slow, 0, sizeof race->slow);
+}
+
+/* What was dropped mostly in rounds that do not count was not dropped for what it is. */
+static bool is_to_be_revived(const struct race *race, size_t i)
+{
+	uint32_t slow = 0;
+	if (race->contender[i].out || (!race->contender[i].dropped && !race->standing[i].drop))
+		return false;
+	for (size_t r = 0; r < race->rounds; r++)
+		slow += race->slow[r] && race->contender[i].sample_ps && race->contender[i].sample_ps[r];
+	return 2 * slow > race->measured[i];
+}
+
+static void summarise_all(struct race *race)
+{
+	for (size_t i = 0; i < race->count; i++) {
+		const uint64_t *sample_ps = race->contender[i].sample_ps;
+		bool drop = race->standing[i].drop;
+		race->standing[i] = (struct ft_standing){.drop = drop};
+		summarise(sample_ps, race->slow, race->rounds, &race->standing[i]);
+		/* Slow as they were, they are better than no time. */
+		if (!race->standing[i].rounds && race->measured[i]) {
+			summarise(sample_ps, NULL, race->rounds, &race->standing[i]);
+			race->standing[i].rounds = 0;
+		}
+	}
+}
+
+/* ---- standings ---- */
 
 /* The index at a place of the tie rule's order: the default, then the rest as they stand. */
 static size_t in_order(const struct race *race, size_t place)
@@ -218,8 +308,8 @@ static size_t compare_all(struct race *race)
 		*pair = (struct pair){0};
 		if (i == race->best || race->contender[i].out)
 			continue;
-		compare(race->contender[i].sample_ps, race->contender[race->best].sample_ps, race->rounds,
-		        pair);
+		compare(race->contender[i].sample_ps, race->contender[race->best].sample_ps, race->slow,
+		        race->rounds, pair);
 		if (can_win(race, i) && pair->rounds >= race->enough && pair->shift < least) {
 			least = pair->shift;
 			fastest = i;
@@ -305,8 +395,8 @@ static bool surely_tied(const struct race *race, size_t candidate)
 		double high;
 		if (j == candidate || !can_win(race, j))
 			continue;
-		compare(race->contender[candidate].sample_ps, race->contender[j].sample_ps, race->rounds,
-		        &pair);
+		compare(race->contender[candidate].sample_ps, race->contender[j].sample_ps, race->slow,
+		        race->rounds, &pair);
 		interval(&pair, &race->pool, &low, &high);
 		if (!speaks(race, &pair) || high > race->edge)
 			return false;
@@ -343,7 +433,24 @@ static void explain(const struct race *race, const struct ft_rule *rule, size_t 
 		        who, band, (race->standing[winner].ratio - 1) * 100);
 }
 
-static void choose(const struct race *race, const struct ft_rule *rule, bool last, bool ended,
+/* Where the rounds are too few to know the noise, or it is so wide that the default may as well be faster than the
+ * fastest by more than the band, nothing has beaten the default clearly. Slow rounds are better than none. */
+static bool default_stays(const struct race *race)
+{
+	const struct ft_contender *contender = race->contender;
+	size_t i = race->standard;
+	struct pair pair = race->pair[i];
+	double low;
+	double high;
+	if (i == race->best || race->measured[i] < race->min_rounds)
+		return race->measured[i] > 0;
+	if (pair.rounds < race->min_rounds)
+		compare(contender[i].sample_ps, contender[race->best].sample_ps, NULL, race->rounds, &pair);
+	interval(&pair, &race->pool, &low, &high);
+	return low < -race->edge;
+}
+
+static void choose(const struct race *race, const struct ft_rule *rule, bool complete, bool last, bool ended,
         struct ft_decision *decision)
 {
 	/* The first in order that is not clearly worse decides: nobody after it matters but to say how fast
@@ -364,7 +471,7 @@ static void choose(const struct race *race, const struct ft_rule *rule, bool las
 			likely = i;
 	}
 	decision->best = race->best;
-	decision->conclusive = surely_tied(race, first);
+	decision->conclusive = complete && surely_tied(race, first);
 	if (!decision->conclusive && !last) {
 		decision->verdict = FT_VERDICT_MEASURE;
 		snprintf(decision->reason, sizeof decision->reason, "%zu of %zu still race", left,
@@ -372,16 +479,23 @@ static void choose(const struct race *race, const struct ft_rule *rule, bool las
 		return;
 	}
 	decision->verdict = FT_VERDICT_WINNER;
-	/* Where the rounds are too few to know the noise, or it is so wide that the default may as well be faster
-	 * than the fastest by more than the band, nothing has beaten the default clearly: it stays. */
-	if (decision->conclusive ||
-	        (first == race->standard && race->standing[first].rounds > 0 &&
-	                (race->standing[first].rounds < race->min_rounds ||
-	                        race->standing[first].ratio_low < ratio_of(-race->edge))))
+	if (decision->conclusive || (first == race->standard && default_stays(race)))
 		decision->winner = first;
 	else
 		decision->winner = likely;
 	explain(race, rule, left, tied, ended, decision);
+}
+
+/* Of those alive, the fewest samples; new members of an old space have rounds of their own to go. */
+static uint32_t fewest(const struct race *race, bool counting)
+{
+	uint32_t least = FT_ROUNDS_MAX;
+	for (size_t i = 0; i < race->count; i++) {
+		uint32_t samples = counting ? race->standing[i].rounds : race->measured[i];
+		if (can_win(race, i) && samples < least)
+			least = samples;
+	}
+	return least;
 }
 
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
@@ -391,8 +505,6 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 	struct race race;
 	size_t alive = 0;
 	size_t measured = 0;
-	/* Of those alive: new members of an old space have rounds of their own to go. */
-	uint32_t least_rounds = FT_ROUNDS_MAX;
 	uint32_t max_rounds = rule->max_rounds < FT_ROUNDS_MAX ? rule->max_rounds : FT_ROUNDS_MAX;
 
 	*decision = (struct ft_decision){.verdict = FT_VERDICT_NONE};
@@ -412,30 +524,46 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 	/* From whole numbers and with the last bits to spare: a ratio of just the band is within it. */
 	race.edge = 2.0 * rule->band_ppm / (2e6 + rule->band_ppm) + EDGE_SLACK;
 	for (size_t i = 0; i < count; i++) {
-		summarise(contender[i].sample_ps, race.rounds, &standing[i]);
+		race.measured[i] = 0;
+		for (size_t r = 0; contender[i].sample_ps && r < race.rounds; r++)
+			race.measured[i] += contender[i].sample_ps[r] > 0;
+		race.pace_ps[i] = pace_of(&race, i);
 		if (!can_win(&race, i))
 			continue;
 		alive++;
-		measured += standing[i].rounds > 0;
-		if (standing[i].rounds < least_rounds)
-			least_rounds = standing[i].rounds;
+		measured += race.measured[i] > 0;
 	}
-	bool last = ended || least_rounds >= max_rounds || race.rounds == FT_ROUNDS_MAX;
 	if (!alive) {
 		snprintf(decision->reason, sizeof decision->reason, "no config is left that can win");
 		return;
 	}
 	if (!measured) {
-		decision->verdict = last ? FT_VERDICT_NONE : FT_VERDICT_MEASURE;
+		decision->verdict =
+		        ended || race.rounds == FT_ROUNDS_MAX ? FT_VERDICT_NONE : FT_VERDICT_MEASURE;
 		snprintf(decision->reason, sizeof decision->reason, "nothing was measured%s",
-		        last ? "" : " yet");
+		        decision->verdict == FT_VERDICT_NONE ? "" : " yet");
 		return;
 	}
 	/* Until nobody is dropped: so the decision is the same whether these drops are applied to its
 	 * contenders or not. */
 	do {
+		find_slow(&race);
+		summarise_all(&race);
 		find_best(&race);
 		pool_scatter(&race);
 	} while (place_all(&race));
-	choose(&race, rule, last, ended, decision);
+	for (size_t r = 0; r < race.rounds; r++)
+		decision->slow += race.slow[r];
+	bool revived = false;
+	for (size_t i = 0; i < count && !revived; i++)
+		revived = is_to_be_revived(&race, i);
+	bool last = ended || race.rounds == FT_ROUNDS_MAX || fewest(&race, true) >= max_rounds ||
+	        fewest(&race, false) >= ROUNDS_FACTOR * max_rounds;
+	choose(&race, rule, !revived, last && (ended || !revived || race.rounds == FT_ROUNDS_MAX), ended,
+	        decision);
+	/* Only now, since it stood outside for this decision. */
+	for (size_t i = 0; i < count; i++) {
+		standing[i].revive = is_to_be_revived(&race, i);
+		standing[i].drop = standing[i].drop && !standing[i].revive;
+	}
 }

@@ -16,13 +16,14 @@
 struct ft_rule {
 	uint32_t band_ppm;   /* configs within this of the best are tied with it: 5,000 is 0.5 % */
 	uint32_t min_rounds; /* before anything is dropped or decided; at least 5 */
-	/* Samples of each config still alive at which the race ends inconclusive, with the best it knows. At
-	 * FT_ROUNDS_MAX rounds in all it ends as well, since no more are kept. */
+	/* Samples of each config still alive at which the race ends inconclusive, with the best it knows: so many
+	 * of rounds at the device's own pace, or twice as many in all. At FT_ROUNDS_MAX rounds it ends as well, since
+	 * no more are kept. */
 	uint32_t max_rounds;
 };
 
 enum {
-	FT_RULE_REVISION = 1
+	FT_RULE_REVISION = 2
 }; /* raised when the same samples may give another answer; part of a winner's identity */
 
 extern const struct ft_rule ft_rule_usual; /* 5,000 ppm, 7 rounds, 120 rounds */
@@ -40,14 +41,16 @@ enum ft_verdict {
 };
 
 struct ft_standing {
-	uint64_t median_ps; /* 0 without samples */
-	uint64_t ci_ps;     /* half the width of the median's 95 % confidence interval */
-	uint32_t rounds;    /* with a sample */
-	double ratio;       /* to the best, from paired rounds; 1 for the best itself, 0 if unknown */
-	double ratio_low;   /* its 99.5 % confidence interval, which is what decides */
+	uint64_t
+	        median_ps; /* 0 without samples; of the rounds that count, or of all it has where none does */
+	uint64_t ci_ps;    /* half the width of the median's 95 % confidence interval */
+	uint32_t rounds;   /* that count, with a sample */
+	double ratio;      /* to the best, from paired rounds; 1 for the best itself, 0 if unknown */
+	double ratio_low;  /* its 99.5 % confidence interval, which is what decides */
 	double ratio_high;
-	bool drop; /* can win, but is clearly worse than the band: to be dropped now */
-	bool tied; /* can win, and is within the band of the best as far as is known */
+	bool drop;   /* can win, but is clearly worse than the band: to be dropped now */
+	bool revive; /* was dropped in rounds that no longer count: to race again */
+	bool tied;   /* can win, and is within the band of the best as far as is known */
 };
 
 struct ft_decision {
@@ -55,6 +58,7 @@ struct ft_decision {
 	size_t winner;
 	size_t best;      /* least time among those that can win; the winner is tied with it */
 	bool conclusive;  /* false when max_rounds or the budget ended the race */
+	uint32_t slow;    /* rounds that do not count, since the device was slower than it can be */
 	char reason[128]; /* in plain words */
 };
 

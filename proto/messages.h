@@ -100,31 +100,31 @@ FT_DECLARE_MESSAGE(tune_reply, FT_TUNE_REPLY)
 	F(UINT, job, 0, FT_OPTIONAL) /* wait, cancel, jobs, watch; absent: all, where that makes sense */
 FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 
-#define FT_JOB(F)                                                                                   \
-	F(UINT, job, 0, FT_REQUIRED)                                                                \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                  \
-	F(PROBLEM, problem, 0, FT_REQUIRED)                                                         \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                             \
-	F(TEXT, state, 16, FT_REQUIRED) /* queued, running, done, failed, cancelled */              \
-	F(TEXT, stage, 16, FT_OPTIONAL) /* while running: start, build, verify, measure, confirm */ \
-	F(INT, priority, 0, FT_OPTIONAL)                                                            \
-	F(BOOL, force, 0, FT_OPTIONAL)                                                              \
-	F(BOOL, begun, 0, FT_OPTIONAL) /* with force: the times from before it were let go */       \
-	F(BOOL, check, 0, FT_OPTIONAL)                                                              \
-	F(TEXT, cause, 16, FT_OPTIONAL) /* of background work: miss, upgrade, grown, busy */        \
-	F(BOOL, few, 0, FT_OPTIONAL)    /* only those that were best before are tried */            \
-	F(UINT, budget_ns, 0, FT_OPTIONAL)                                                          \
-	F(UINT, owner, 0, FT_OPTIONAL) /* user id */                                                \
-	F(UINT, created_at_ns, 0, FT_OPTIONAL)                                                      \
-	F(UINT, started_at_ns, 0, FT_OPTIONAL)                                                      \
-	F(UINT, ended_at_ns, 0, FT_OPTIONAL)                                                        \
-	F(UINT, sweep_ns, 0, FT_OPTIONAL) /* time the sweep ran, over all its starts */             \
-	F(UINT, trials, 0, FT_OPTIONAL)   /* members of the space that are tried */                 \
-	F(UINT, settled, 0, FT_OPTIONAL)  /* of these, dropped or out or decided */                 \
-	F(UINT, rounds, 0, FT_OPTIONAL)                                                             \
-	F(UINT, waiters, 0, FT_OPTIONAL)                                                            \
-	F(UINT, restarts, 0, FT_OPTIONAL) /* times a runner had to be started again */              \
-	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                                \
+#define FT_JOB(F)                                                                                         \
+	F(UINT, job, 0, FT_REQUIRED)                                                                      \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                        \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                               \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                   \
+	F(TEXT, state, 16, FT_REQUIRED) /* queued, running, done, failed, cancelled */                    \
+	F(TEXT, stage, 16, FT_OPTIONAL) /* while running: start, build, verify, measure, wait, confirm */ \
+	F(INT, priority, 0, FT_OPTIONAL)                                                                  \
+	F(BOOL, force, 0, FT_OPTIONAL)                                                                    \
+	F(BOOL, begun, 0, FT_OPTIONAL) /* with force: the times from before it were let go */             \
+	F(BOOL, check, 0, FT_OPTIONAL)                                                                    \
+	F(TEXT, cause, 16, FT_OPTIONAL) /* of background work: miss, upgrade, grown, busy */              \
+	F(BOOL, few, 0, FT_OPTIONAL)    /* only those that were best before are tried */                  \
+	F(UINT, budget_ns, 0, FT_OPTIONAL)                                                                \
+	F(UINT, owner, 0, FT_OPTIONAL) /* user id */                                                      \
+	F(UINT, created_at_ns, 0, FT_OPTIONAL)                                                            \
+	F(UINT, started_at_ns, 0, FT_OPTIONAL)                                                            \
+	F(UINT, ended_at_ns, 0, FT_OPTIONAL)                                                              \
+	F(UINT, sweep_ns, 0, FT_OPTIONAL) /* time the sweep ran, over all its starts */                   \
+	F(UINT, trials, 0, FT_OPTIONAL)   /* members of the space that are tried */                       \
+	F(UINT, settled, 0, FT_OPTIONAL)  /* of these, dropped or out or decided */                       \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                                   \
+	F(UINT, waiters, 0, FT_OPTIONAL)                                                                  \
+	F(UINT, restarts, 0, FT_OPTIONAL) /* times a runner had to be started again */                    \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                                      \
 	F(RAW, answer, 0, FT_OPTIONAL) /* answer, once done */
 FT_DECLARE_MESSAGE(job, FT_JOB)
 
@@ -483,13 +483,14 @@ FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 	F(RAW, samples, 0, FT_OPTIONAL) /* picoseconds, one a round so far; 0: not measured in that round */
 FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
 
-#define FT_SWEEP_REPLY(F)                                                     \
-	F(TEXT, outcome, 16, FT_REQUIRED) /* decided, cancelled, no_winner */ \
-	F(UINT, winner, 0, FT_OPTIONAL)                                       \
-	F(UINT, rounds, 0, FT_OPTIONAL)                                       \
-	F(BOOL, conclusive, 0, FT_OPTIONAL)                                   \
-	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                          \
-	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */
+#define FT_SWEEP_REPLY(F)                                                                      \
+	F(TEXT, outcome, 16, FT_REQUIRED) /* decided, cancelled, no_winner */                  \
+	F(UINT, winner, 0, FT_OPTIONAL)                                                        \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                        \
+	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                    \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                           \
+	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */ \
+	F(TEXT, weather, 192, FT_OPTIONAL)           /* what disturbed it, and what was done about it */
 FT_DECLARE_MESSAGE(sweep_reply, FT_SWEEP_REPLY)
 
 #define FT_LOAD_REQUEST(F) F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)
@@ -507,7 +508,7 @@ FT_DECLARE_MESSAGE(cancel_notice, FT_CANCEL_NOTICE)
 #define FT_RUNNER_EVENT(F)                                                                                  \
 	F(UINT, job, 0, FT_REQUIRED)                                                                        \
 	F(TEXT, event, 16, FT_REQUIRED) /* stage, begin, built, same_code, verified, out, round, dropped */ \
-	F(TEXT, stage, 16, FT_OPTIONAL) /* stage and begin: start, build, verify, measure, confirm */       \
+	F(TEXT, stage, 16, FT_OPTIONAL) /* stage and begin: start, build, verify, measure, wait, confirm */ \
 	F(UINT, trial, 0, FT_REQUIRED)                                                                      \
 	F(TEXT, code, FT_HASH_SIZE, FT_OPTIONAL) /* built */                                                \
 	F(BOOL, cached, 0, FT_OPTIONAL)          /* built: it was there already */                          \

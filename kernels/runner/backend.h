@@ -45,6 +45,12 @@ struct ft_backend_sweep {
 	const struct ft_config *config;
 };
 
+/* What the system says of the time since it was asked last. */
+struct ft_weather {
+	bool rough;      /* what was measured meanwhile was disturbed */
+	char reason[96]; /* in plain words, for the report; "": nothing is to be said */
+};
+
 struct ft_backend {
 	const char *kind; /* "cpu" */
 
@@ -63,6 +69,11 @@ struct ft_backend {
 	/* How much of a device others use now, in percent, without disturbing it. False where the system has no
 	 * figure. May take a tenth of a second. NULL: never known. */
 	bool (*load)(struct ft_backend *self, size_t device, unsigned *percent);
+	/* Between the rounds of a sweep; takes no more than a millisecond. NULL: nothing is known. */
+	void (*weather)(struct ft_backend *self, struct ft_weather *weather);
+	/* The first rounds of a race are spread over at least so long, for what disturbs a device may last longer than
+	 * a few rounds do. 0: not at all. */
+	uint64_t spread_ns;
 
 	/* One sweep at a time. Buffers, the float64 reference, random inputs from the seed. */
 	int (*prepare)(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);
@@ -75,9 +86,10 @@ struct ft_backend {
 	int (*verify)(struct ft_backend *self, size_t index, double *largest, struct ft_error *error);
 	/* Brings the device to a steady state and sizes the batches; called before the first round. */
 	int (*warm)(struct ft_backend *self, struct ft_error *error);
-	/* One sample of one config: picoseconds a launch, caches cold as stated in `method`. The first of
-	 * each config in a sweep is thrown away, so it may size that config's batch. 0, -1 or
-	 * FT_BACKEND_LOST. */
+	/* One more part of a sample of one config; 0 in `sample_ps` while there are more to come. Parts of others
+	 * are measured in between, so that all samples of a round see the same weather. When it is whole:
+	 * picoseconds a launch, caches cold as stated in `method`. The first sample of each config in a sweep is
+	 * thrown away, so it may size that config's batch. 0, -1 or FT_BACKEND_LOST. */
 	int (*measure)(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
 	void (*finish)(struct ft_backend *self);
 	uint64_t disturbed;          /* samples so far that something else on the device disturbed */

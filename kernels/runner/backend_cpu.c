@@ -24,7 +24,7 @@
 
 /* METHOD.md gives the reasons for what is measured, and how. */
 enum {
-	TIMING_REVISION = 1, /* raised when the same machine would get other times */
+	TIMING_REVISION = 2, /* raised when the same machine would get other times */
 	GUARD = 4096,        /* bytes before and after an array */
 	POISON = 0xff,       /* NaN in every type */
 	MEBIBYTE = 1 << 20,
@@ -36,10 +36,13 @@ enum {
 	ROOM_PART = 2, /* of the free memory, a sweep takes at most one part in so many */
 	WINDOWS = 15,  /* of a sample, where launches are short */
 	WINDOWS_MOST = 64,
+	STEAL_ROUGH = 10, /* percent of the processors that the host took away */
+	SETTLE_LEAST = 8, /* launches in a window of which one more, before it, is not too many */
 };
 
-static const uint64_t sample_ns = 1000000;   /* of one sample, at least */
-static const uint64_t patience_ns = 8000000; /* spent on one that is disturbed, at most */
+static const uint64_t spread_ns = 1000000000; /* of the first rounds */
+static const uint64_t sample_ns = 1000000;    /* of one sample, at least */
+static const uint64_t patience_ns = 8000000;  /* spent on one that is disturbed, at most */
 
 /* One array of the problem: guards around m rows at the problem's stride. */
 struct extent {
@@ -55,6 +58,15 @@ struct extent {
 struct batch {
 	uint64_t launches; /* a window; 0: not sized yet */
 	uint32_t windows;  /* a sample */
+};
+
+/* A sample in the making: its windows lie between those of other configs. */
+struct windows {
+	uint64_t calm[WINDOWS_MOST];
+	uint64_t rough[WINDOWS_MOST]; /* in which the scheduler took a core away */
+	uint32_t calm_count;
+	uint32_t rough_count;
+	uint64_t spent;
 };
 
 struct cpu {
@@ -73,6 +85,7 @@ struct cpu {
 	struct ft_rmsnorm_cpu_plan *plan;
 	bool *pending;
 	struct batch *batch;
+	struct windows *windows;
 	size_t warm_index;
 	struct rmsnorm_problem problem;
 	struct extent extent;
@@ -90,6 +103,7 @@ struct cpu {
 	uint64_t seed;
 	struct ft_clock clock;
 	uint64_t floor_ps; /* an empty launch */
+	struct ft_steal steal;
 	uint64_t samples;
 	uint64_t disturbed;
 };
@@ -645,10 +659,12 @@ static int cpu_prepare(
 	cpu->at = 0;
 	cpu->samples = 0;
 	cpu->disturbed = 0;
+	cpu->steal = (struct ft_steal){0};
 	cpu->plan = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->plan));
 	cpu->pending = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->pending));
 	cpu->batch = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->batch));
-	if (!cpu->plan || !cpu->pending || !cpu->batch)
+	cpu->windows = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->windows));
+	if (!cpu->plan || !cpu->pending || !cpu->batch || !cpu->windows)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", sweep->count);
 	if (measure_extent(cpu, error) < 0 || choose_sets(cpu, sweep->memory_cap, error) < 0)
 		return -1;
@@ -686,6 +702,8 @@ static void cpu_finish(struct ft_backend *backend)
 	cpu->pending = NULL;
 	free(cpu->batch);
 	cpu->batch = NULL;
+	free(cpu->windows);
+	cpu->windows = NULL;
 	cpu->count = 0;
 }
 
@@ -973,34 +991,36 @@ static uint64_t interruptions(void)
 	return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
-/* The median of some windows. One in which the scheduler took a core away is taken again, while that is
- * cheap: chosen by what happened to it and not by its time, a sample stays unbiased. */
+/* One more window of a sample, which is the median of some. One in which the scheduler took a core away is taken
+ * again, while that is cheap: chosen by what happened to it and not by its time, a sample stays unbiased. */
 static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sample_ps, struct ft_error *error)
 {
 	struct cpu *cpu = self_of(backend);
-	uint64_t calm[WINDOWS_MOST] = {0};
-	uint64_t rough[WINDOWS_MOST] = {0};
-	size_t calm_count = 0;
-	size_t rough_count = 0;
-	uint64_t spent = 0;
+	struct windows *windows = &cpu->windows[index];
 	(void)error;
+	*sample_ps = 0;
 	if (cpu->batch[index].launches == 0)
 		size_batch(cpu, index);
 	const struct batch batch = cpu->batch[index];
-	while (calm_count < batch.windows && calm_count + rough_count < WINDOWS_MOST &&
-	        (spent < patience_ns || calm_count + rough_count == 0)) {
-		uint64_t before = interruptions();
-		uint64_t took = time_batch(cpu, index, batch.launches);
-		spent += took;
-		if (interruptions() == before)
-			calm[calm_count++] = took;
-		else
-			rough[rough_count++] = took;
-	}
-	uint64_t took = calm_count > 0 ? median(calm, calm_count) : median(rough, rough_count);
+	/* Another config was on the cores: its code and the branches that it took are not this one's. */
+	if (batch.launches >= SETTLE_LEAST)
+		next_launch(cpu, index);
+	uint64_t before = interruptions();
+	uint64_t took = time_batch(cpu, index, batch.launches);
+	windows->spent += took;
+	if (interruptions() == before)
+		windows->calm[windows->calm_count++] = took;
+	else
+		windows->rough[windows->rough_count++] = took;
+	if (windows->calm_count < batch.windows &&
+	        windows->calm_count + windows->rough_count < WINDOWS_MOST && windows->spent < patience_ns)
+		return 0;
+	took = windows->calm_count > 0 ? median(windows->calm, windows->calm_count)
+	                               : median(windows->rough, windows->rough_count);
 	cpu->samples++;
-	cpu->disturbed += calm_count < batch.windows;
-	cpu->backend.disturbed += calm_count < batch.windows;
+	cpu->disturbed += windows->calm_count < batch.windows;
+	cpu->backend.disturbed += windows->calm_count < batch.windows;
+	*windows = (struct windows){0};
 	say_method(cpu);
 	*sample_ps = took * 1000 / batch.launches;
 	if (*sample_ps == 0)
@@ -1008,13 +1028,25 @@ static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sampl
 	return 0;
 }
 
+/* A preemption by others shows in each window; what a host takes does not. */
+static void cpu_weather(struct ft_backend *backend, struct ft_weather *weather)
+{
+	struct cpu *cpu = self_of(backend);
+	unsigned percent = 0;
+	if (!ft_steal_cpu(cpu->cpu, cpu->device.traits.units, &cpu->steal, &percent) || percent < STEAL_ROUGH)
+		return;
+	weather->rough = true;
+	snprintf(weather->reason, sizeof(weather->reason), "the host took %u %% of the processors away",
+	        percent);
+}
+
 /* ---- life ---- */
 
 static bool cpu_load(struct ft_backend *backend, size_t device, unsigned *percent)
 {
-	(void)backend;
+	struct cpu *cpu = self_of(backend);
 	(void)device;
-	return ft_load_cpu(percent);
+	return ft_load_cpu(cpu->cpu, cpu->device.traits.units, percent);
 }
 
 struct ft_backend *ft_backend_cpu_new(void)
@@ -1034,6 +1066,8 @@ struct ft_backend *ft_backend_cpu_new(void)
 	        .warm = cpu_warm,
 	        .measure = cpu_measure,
 	        .load = cpu_load,
+	        .weather = cpu_weather,
+	        .spread_ns = spread_ns,
 	        .finish = cpu_finish,
 	};
 	return &cpu->backend;

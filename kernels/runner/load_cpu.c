@@ -1,4 +1,3 @@
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +8,25 @@
 
 static const long window_ns = 100000000;
 
+/* Ticks are hundredths of a second: a share of fewer says nothing. */
+enum { STEAL_TICKS = 40 };
+
 struct ticks {
-	uint64_t all, idle;
+	uint64_t all, idle, taken;
 };
 
-/* The processors of the mask, from the lines "cpu7 user nice system idle iowait irq softirq steal …". What a
+static bool is_among(const int *processor, size_t count, unsigned long number)
+{
+	for (size_t i = 0; i < count; i++) {
+		if ((unsigned long)processor[i] == number)
+			return true;
+	}
+	return false;
+}
+
+/* Those processors, from the lines "cpu7 user nice system idle iowait irq softirq steal …". What a
  * guest's host took away is time that was not to be had, and so counts as used. */
-static bool read_ticks(const cpu_set_t *mask, struct ticks *ticks)
+static bool read_ticks(const int *processor, size_t count, struct ticks *ticks)
 {
 	char line[512];
 	FILE *file = fopen("/proc/stat", "re");
@@ -24,13 +35,13 @@ static bool read_ticks(const cpu_set_t *mask, struct ticks *ticks)
 	if (!file)
 		return false;
 	while (fgets(line, sizeof(line), file)) {
-		unsigned long processor;
+		unsigned long number;
 		char *at;
 
 		if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9')
 			continue;
-		processor = strtoul(line + 3, &at, 10);
-		if (processor >= CPU_SETSIZE || !CPU_ISSET(processor, mask))
+		number = strtoul(line + 3, &at, 10);
+		if (!is_among(processor, count, number))
 			continue;
 		/* Guest time, past these, is in user time already. */
 		for (int i = 0; i < 8; i++) {
@@ -38,23 +49,40 @@ static bool read_ticks(const cpu_set_t *mask, struct ticks *ticks)
 
 			ticks->all += field;
 			ticks->idle += i == 3 || i == 4 ? field : 0;
+			ticks->taken += i == 7 ? field : 0;
 		}
 	}
 	fclose(file);
 	return ticks->all > 0;
 }
 
-bool ft_load_cpu(unsigned *percent)
+bool ft_load_cpu(const int *processor, size_t count, unsigned *percent)
 {
 	struct timespec window = {.tv_nsec = window_ns};
 	struct ticks before, after;
-	cpu_set_t mask;
 
-	if (sched_getaffinity(0, sizeof(mask), &mask) != 0 || !read_ticks(&mask, &before))
+	if (!read_ticks(processor, count, &before))
 		return false;
 	(void)nanosleep(&window, NULL);
-	if (!read_ticks(&mask, &after) || after.all <= before.all)
+	if (!read_ticks(processor, count, &after) || after.all <= before.all)
 		return false;
 	*percent = (unsigned)(100 - 100 * (after.idle - before.idle) / (after.all - before.all));
 	return *percent <= 100;
+}
+
+bool ft_steal_cpu(const int *processor, size_t count, struct ft_steal *steal, unsigned *percent)
+{
+	struct ticks now;
+	uint64_t all, taken;
+
+	if (!read_ticks(processor, count, &now))
+		return false;
+	all = now.all - steal->all;
+	taken = now.taken - steal->taken;
+	if (steal->all > 0 && all < STEAL_TICKS)
+		return false;
+	*percent = steal->all > 0 ? (unsigned)(100 * taken / all) : 0;
+	bool known = steal->all > 0 && taken <= all;
+	*steal = (struct ft_steal){.all = now.all, .taken = now.taken};
+	return known;
 }

@@ -9,22 +9,38 @@
 static const uint64_t confirm_tied_ns = 1000000000;
 static const uint64_t second_ns = 1000000000;
 
+/* Of the budget, what may be spent on waiting for the device to be quiet. */
+enum {
+	PATIENCE_PART = 10,
+	LOAD_QUIET = 20,   /* percent that others use of a quiet device */
+	SPREAD_ROUNDS = 7, /* the first of a race, which may decide it */
+};
+static const uint64_t pause_first_ns = 50000000;
+static const uint64_t pause_step_ns = 50000000; /* after which a cancel is looked for */
+static const uint64_t pause_least_ns = 5000000; /* less is not worth to cool down for */
+
 struct run {
 	struct ft_sweep *sweep;
 	struct ft_backend *backend;
 	const struct ft_sweep_listener *listener;
 	uint64_t deadline_ns;
-	size_t fresh;     /* rounds measured in this run */
-	size_t *order;    /* of a round */
-	uint64_t *sample; /* of the round at hand */
-	bool *built;      /* in this process */
-	bool *sampled;    /* once at least, thrown away or not */
-	bool revived;     /* some that were dropped race again, and may have to be built */
+	size_t fresh;         /* rounds measured in this run */
+	uint64_t began_ns;    /* the first of them */
+	uint64_t patience_ns; /* left for waiting */
+	uint64_t pause_ns;    /* of the next wait */
+	uint64_t waited_ns;
+	bool rough;                                             /* the last round was disturbed */
+	char weather[sizeof(((struct ft_weather *)0)->reason)]; /* the last that was to be said of it */
+	size_t *order;                                          /* of a round */
+	uint64_t *sample;                                       /* of the round at hand */
+	bool *built;                                            /* in this process */
+	bool *sampled;                                          /* once at least, thrown away or not */
+	bool revived; /* some that were dropped race again, and may have to be built */
 	struct ft_contender *contender;
 	struct ft_writer writer;
 };
 
-enum { RUN_CANCELLED = 1 };
+enum { RUN_CANCELLED = 1, RUN_ENDED = 2 /* the budget is spent */ };
 
 static uint64_t now_ns(void)
 {
@@ -131,6 +147,12 @@ static void drop_the_worse(struct run *run)
 		snprintf(event.reason, sizeof(event.reason), "%.1f %% slower than the best, at least %.1f %%",
 		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
 		tell(run, &event);
+	}
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!sweep->standing[i].revive || !sweep->trial[i].dropped)
+			continue;
+		sweep->trial[i].dropped = false;
+		run->revived = run->revived || !run->built[i];
 	}
 }
 
@@ -325,6 +347,7 @@ static int build_all(struct run *run, struct ft_error *error)
 
 /* ---- measure ---- */
 
+/* One part of a sample; `sample_ps` is 0 until it is whole, and where the config is out. */
 static int measure(struct run *run, size_t index, uint64_t *sample_ps)
 {
 	struct ft_error error = {0};
@@ -346,16 +369,18 @@ static bool over_budget(const struct run *run)
 /* The first sample of a config is thrown away, and announced. */
 static int sample_the_new(struct run *run)
 {
-	for (size_t i = 0; i < run->sweep->count; i++) {
-		uint64_t thrown_away;
+	for (size_t i = 0; i < run->sweep->count && !over_budget(run); i++) {
+		uint64_t thrown_away = 0;
 		if (!is_measured(run, i) || run->sampled[i])
 			continue;
 		if (cancelled(run))
 			return RUN_CANCELLED;
 		tell_begin(run, "measure", i);
 		run->sampled[i] = true;
-		if (measure(run, i, &thrown_away) == FT_BACKEND_LOST)
-			return FT_BACKEND_LOST;
+		while (!thrown_away && !run->sweep->trial[i].out) {
+			if (measure(run, i, &thrown_away) == FT_BACKEND_LOST)
+				return FT_BACKEND_LOST;
+		}
 	}
 	/* From here on none is announced: a stage clears whom to blame. */
 	tell_stage(run, "measure");
@@ -370,6 +395,92 @@ static int warm(struct run *run, struct ft_error *error)
 		return -1;
 	return sample_the_new(run);
 }
+
+/* ---- waiting ---- */
+
+static int pause_for(struct run *run, uint64_t duration_ns)
+{
+	uint64_t begin = now_ns();
+	uint64_t passed = 0;
+	while (passed < duration_ns && !over_budget(run)) {
+		uint64_t step = duration_ns - passed < pause_step_ns ? duration_ns - passed : pause_step_ns;
+		struct timespec rest = {.tv_nsec = (long)step};
+		if (cancelled(run))
+			return RUN_CANCELLED;
+		(void)nanosleep(&rest, NULL);
+		passed = now_ns() - begin;
+	}
+	return 0;
+}
+
+static bool is_quiet(const struct run *run)
+{
+	unsigned percent = 0;
+	return !run->backend->load || !run->backend->load(run->backend, run->sweep->device, &percent) ||
+	        percent <= LOAD_QUIET;
+}
+
+/* Others use the device: it is left to them for a while, as long as the budget bears it. What is measured beside
+ * them all the same is marked. */
+static int wait_for_quiet(struct run *run, struct ft_error *error)
+{
+	bool quiet = false;
+	tell_stage(run, "wait");
+	uint64_t told = now_ns();
+	while (!quiet && run->patience_ns > 0) {
+		uint64_t begin = now_ns();
+		uint64_t pause = run->pause_ns < run->patience_ns ? run->pause_ns : run->patience_ns;
+		if (pause_for(run, pause) != 0)
+			return RUN_CANCELLED;
+		quiet = is_quiet(run);
+		uint64_t spent = now_ns() - begin;
+		run->waited_ns += spent;
+		run->patience_ns -= spent < run->patience_ns ? spent : run->patience_ns;
+		run->pause_ns = 2 * run->pause_ns < second_ns ? 2 * run->pause_ns : second_ns;
+		if (!quiet && now_ns() - told > second_ns) {
+			tell_stage(run, "wait");
+			told = now_ns();
+		}
+	}
+	tell_stage(run, "measure");
+	return run->backend->warm(run->backend, error) < 0 ? -1 : 0;
+}
+
+/* Before a round: not all of the first ones in the same moment, nor any while others use the device. */
+static int keep_pace(struct run *run, struct ft_error *error)
+{
+	uint64_t spread_ns = run->backend->spread_ns;
+	if (run->fresh == 0)
+		run->began_ns = now_ns();
+	if (run->rough && run->patience_ns > 0 && !over_budget(run))
+		return wait_for_quiet(run, error);
+	if (spread_ns == 0 || run->fresh >= SPREAD_ROUNDS)
+		return 0;
+	uint64_t due = run->began_ns + spread_ns * run->fresh / SPREAD_ROUNDS;
+	uint64_t now = now_ns();
+	if (now + pause_least_ns > due)
+		return 0;
+	int result = pause_for(run, due - now);
+	if (result != 0)
+		return result;
+	return run->backend->warm(run->backend, error) < 0 ? -1 : 0;
+}
+
+static void look_at_weather(struct run *run, size_t measured, uint64_t *disturbed)
+{
+	struct ft_weather weather = {0};
+	if (run->backend->weather)
+		run->backend->weather(run->backend, &weather);
+	if (weather.reason[0])
+		snprintf(run->weather, sizeof(run->weather), "%s", weather.reason);
+	if (weather.rough)
+		*disturbed = measured;
+	run->rough = measured > 0 && 2 * *disturbed >= measured;
+	if (!run->rough)
+		run->pause_ns = pause_first_ns;
+}
+
+/* ---- rounds ---- */
 
 static int tell_round(
         struct run *run, size_t round, size_t measured, uint64_t disturbed, struct ft_error *error)
@@ -394,14 +505,12 @@ static int tell_round(
 	return 0;
 }
 
-/* Every config alive once, in the order that the seed gives. A round that is broken off leaves no samples, so
- * that all have the same ones. */
-static int measure_round(struct run *run, struct ft_error *error)
+/* Who is measured in a round, in the order that the seed gives; but in the first round of all the default comes first, so
+ * that it has a time whenever the budget ends. */
+static size_t order_round(struct run *run)
 {
 	struct ft_sweep *sweep = run->sweep;
 	size_t alive = 0;
-	size_t measured = 0;
-	uint64_t disturbed = run->backend->disturbed;
 	for (size_t i = 0; i < sweep->count; i++) {
 		run->sample[i] = 0;
 		if (is_measured(run, i))
@@ -414,16 +523,57 @@ static int measure_round(struct run *run, struct ft_error *error)
 		run->order[i - 1] = run->order[other];
 		run->order[other] = moving;
 	}
-	for (size_t i = 0; i < alive; i++) {
-		size_t index = run->order[i];
-		if (cancelled(run))
-			return RUN_CANCELLED;
-		if (run->fresh > 0 && over_budget(run))
-			return 0;
-		if (measure(run, index, &run->sample[index]) == FT_BACKEND_LOST)
-			return FT_BACKEND_LOST;
-		measured += run->sample[index] != 0;
+	for (size_t i = 1; i < alive && sweep->rounds == 0; i++) {
+		if (run->order[i] == sweep->standard) {
+			run->order[i] = run->order[0];
+			run->order[0] = sweep->standard;
+		}
 	}
+	return alive;
+}
+
+/* Takes the parts of all samples in turn. 1 when the budget ended it: then the first of all rounds has one sample at
+ * least, so that something is known. */
+static int take_samples(struct run *run, size_t alive, size_t *measured)
+{
+	struct ft_sweep *sweep = run->sweep;
+	*measured = 0;
+	for (size_t left = alive, pass = 0; left > 0; pass++) {
+		bool first = true; /* of those that have no sample yet */
+		for (size_t i = 0; i < alive; i++) {
+			/* There and back, so that none always follows the same one. */
+			size_t index = run->order[pass % 2 && sweep->rounds > 0 ? alive - 1 - i : i];
+			bool ended = over_budget(run);
+			if (run->sample[index] || sweep->trial[index].out)
+				continue;
+			if (cancelled(run))
+				return RUN_CANCELLED;
+			if (ended && (sweep->rounds > 0 || *measured > 0))
+				return RUN_ENDED;
+			if (ended && !first)
+				break;
+			first = false;
+			if (measure(run, index, &run->sample[index]) == FT_BACKEND_LOST)
+				return FT_BACKEND_LOST;
+			*measured += run->sample[index] != 0;
+			left -= run->sample[index] || sweep->trial[index].out;
+		}
+	}
+	return 0;
+}
+
+/* Every config alive once. A round that is broken off leaves no samples, so that all have the same ones; but for the
+ * first of all, which is all that there is. */
+static int measure_round(struct run *run, struct ft_error *error)
+{
+	struct ft_sweep *sweep = run->sweep;
+	size_t measured;
+	uint64_t disturbed = run->backend->disturbed;
+	int result = take_samples(run, order_round(run), &measured);
+	if (result == RUN_ENDED && sweep->rounds > 0)
+		return 0;
+	if (result != 0 && result != RUN_ENDED)
+		return result;
 	for (size_t i = 0; i < sweep->count; i++) {
 		if (!run->sample[i])
 			continue;
@@ -433,6 +583,7 @@ static int measure_round(struct run *run, struct ft_error *error)
 		samples[sweep->rounds] = run->sample[i];
 	}
 	disturbed = run->backend->disturbed - disturbed;
+	look_at_weather(run, measured, &disturbed);
 	if (tell_round(run, sweep->rounds, measured, disturbed, error) < 0)
 		return -1;
 	sweep->rounds++;
@@ -468,6 +619,8 @@ static int race(struct run *run, bool *warmed, struct ft_decision *decision, str
 		}
 		size_t before = sweep->rounds;
 		int result = run->revived ? build_revived(run, error) : 0;
+		if (result == 0)
+			result = keep_pace(run, error);
 		if (result == 0)
 			result = measure_round(run, error);
 		if (result != 0)
@@ -532,6 +685,15 @@ static int sweep_to_end(struct run *run, struct ft_decision *decision, struct ft
 	}
 }
 
+static void say_weather(const struct run *run, char *text, size_t size)
+{
+	char waited[64] = "";
+	if (run->waited_ns > 0)
+		snprintf(waited, sizeof(waited), "waited %.1f s for the device to be quiet",
+		        (double)run->waited_ns / (double)second_ns);
+	snprintf(text, size, "%s%s%s", waited, waited[0] && run->weather[0] ? "; " : "", run->weather);
+}
+
 static void answer(
         const struct run *run, int result, const struct ft_decision *decision, struct ft_sweep_reply *reply)
 {
@@ -542,6 +704,7 @@ static void answer(
 		return;
 	}
 	snprintf(reply->reason, sizeof(reply->reason), "%s", decision->reason);
+	say_weather(run, reply->weather, sizeof(reply->weather));
 	if (decision->verdict != FT_VERDICT_WINNER) {
 		snprintf(reply->outcome, sizeof(reply->outcome), "no_winner");
 		return;
@@ -569,6 +732,8 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	};
 	ft_writer_init_growing(&run.writer, (size_t)1 << 20);
 	uint64_t now = now_ns();
+	run.pause_ns = pause_first_ns;
+	run.patience_ns = sweep->budget_ns / PATIENCE_PART;
 	run.deadline_ns = sweep->budget_ns > UINT64_MAX - now ? UINT64_MAX : now + sweep->budget_ns;
 	if (!config || !run.order || !run.sample || !run.built || !run.sampled || !run.contender) {
 		ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", count);

@@ -67,7 +67,9 @@ static void race(struct sweep *sweep)
 		ft_decide(&ft_rule_usual, sweep->contender, sweep->count, sweep->standard, round + 1,
 		        round + 1 == sweep->rounds, sweep->standing, &decision);
 		for (size_t i = 0; i < sweep->count; i++)
-			sweep->contender[i].dropped |= sweep->standing[i].drop;
+			sweep->contender[i].dropped =
+			        (sweep->contender[i].dropped || sweep->standing[i].drop) &&
+			        !sweep->standing[i].revive;
 		if (decision.verdict != FT_VERDICT_MEASURE)
 			break;
 	}

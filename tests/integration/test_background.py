@@ -144,9 +144,11 @@ def test_a_disturbed_result_is_marked_and_repeated_when_it_is_quiet(daemons, run
     daemon = start(daemons(runner, arguments=IDLE))
     daemon.tune(m=64)
     assert "something else used the device" in daemon.ctl("explain", *shape(m=64), as_json=False).output
+    assert "something else used the device" in daemon.lookup(m=64)["reason"]
     runner.write("load 0", "best 3")
     until(lambda: len([job for job in jobs(daemon) if job["state"] == "done"]) == 2, "it is measured again")
     assert "something else used" not in daemon.ctl("explain", *shape(m=64), as_json=False).output
+    assert not daemon.lookup(m=64).get("reason")
 
 
 def test_one_whose_sweep_fails_is_not_tried_again_and_again(daemons, runner):

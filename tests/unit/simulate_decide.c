@@ -50,11 +50,12 @@ enum model {
 	WANDERING, /* 0.3 %, a common 2 % and each config's own 0.5 % that wander slowly */
 	UNEVEN,    /* from 0.1 % to 1.2 % by config */
 	COARSE,    /* 0.3 %, read from a timer with steps of 0.5 % */
+	NEIGHBOUR, /* 0.3 %, and in a fifth of the rounds someone who slows each config by its own 0 to 30 % */
 	MODELS,
 };
 
-static const char *const model_name[MODELS] = {
-        "quiet", "gaussian", "noisy", "tails", "drift", "bursts", "clocks", "wandering", "uneven", "coarse"};
+static const char *const model_name[MODELS] = {"quiet", "gaussian", "noisy", "tails", "drift", "bursts",
+        "clocks", "wandering", "uneven", "coarse", "neighbour"};
 
 struct weather {
 	enum model model;
@@ -63,6 +64,9 @@ struct weather {
 	bool burst, slow;
 	double own[CONFIGS_MOST];
 	double scatter[CONFIGS_MOST];
+	double hit[CONFIGS_MOST];
+	bool there;
+	double round;
 };
 
 static void weather_start(
@@ -72,8 +76,11 @@ static void weather_start(
 	weather->model = model;
 	weather->random = seed;
 	weather->slow = draw(&weather->random) & 1;
-	for (size_t i = 0; i < count; i++)
+	weather->round = -1;
+	for (size_t i = 0; i < count; i++) {
 		weather->scatter[i] = scatter[i];
+		weather->hit[i] = 25 * scatter[(i + 1) % count];
+	}
 }
 
 /* One sample of config `i`, `progress` of the way through 60 rounds. */
@@ -121,6 +128,14 @@ static uint64_t sample(struct weather *weather, double true_ps, size_t i, double
 	case COARSE:
 		factor += 0.003 * gauss(random);
 		return (uint64_t)((floor(true_ps * factor / 5e5) + 1) * 5e5);
+	case NEIGHBOUR:
+		if (floor(progress * 60) != weather->round) {
+			weather->round = floor(progress * 60);
+			weather->there = uniform(random) < 0.2;
+		}
+		factor += 0.003 * gauss(random);
+		factor *= weather->there ? 1 + weather->hit[i] : 1;
+		break;
 	case MODELS:
 		break;
 	}
@@ -244,6 +259,24 @@ static double shift_to_best(const struct problem *problem, const struct bench *b
 	return sum / (double)(rounds - 2 * cut);
 }
 
+/* A round of all configs, in an order of its own; a race sees only what it measures. */
+static void make_round(
+        const struct problem *problem, struct weather *weather, size_t *order, size_t r, struct bench *bench)
+{
+	for (size_t i = problem->count; i-- > 1;) {
+		size_t j = draw(&weather->random) % (i + 1);
+		size_t keep = order[i];
+		order[i] = order[j];
+		order[j] = keep;
+	}
+	for (size_t i = 0; i < problem->count; i++) {
+		double progress =
+		        ((double)r + (double)i / (double)problem->count) / (double)ft_rule_usual.max_rounds;
+		bench->sample_ps[order[i]][r] =
+		        sample(weather, problem->true_ps[order[i]], order[i], progress);
+	}
+}
+
 static void run_sweep(const struct problem *problem, enum model model, uint64_t seed, struct bench *bench,
         struct sweep *sweep)
 {
@@ -251,32 +284,20 @@ static void run_sweep(const struct problem *problem, enum model model, uint64_t 
 	struct ft_decision decision = {0};
 	struct weather weather;
 	size_t order[CONFIGS_MOST];
-	size_t rounds_all = ft_rule_usual.max_rounds;
 	memset(sweep, 0, sizeof *sweep);
 	weather_start(&weather, model, seed, problem->count, problem->scatter);
-	/* All rounds of all configs exist; a race sees only what it measures. */
 	for (size_t i = 0; i < problem->count; i++)
 		order[i] = i;
-	for (size_t r = 0; r < rounds_all; r++) {
-		for (size_t i = problem->count; i-- > 1;) {
-			size_t j = draw(&weather.random) % (i + 1);
-			size_t keep = order[i];
-			order[i] = order[j];
-			order[j] = keep;
-		}
-		for (size_t i = 0; i < problem->count; i++) {
-			double progress =
-			        ((double)r + (double)i / (double)problem->count) / (double)rounds_all;
-			bench->sample_ps[order[i]][r] =
-			        sample(&weather, problem->true_ps[order[i]], order[i], progress);
-		}
-	}
+	for (size_t r = 0; r < ft_rule_usual.max_rounds; r++)
+		make_round(problem, &weather, order, r, bench);
 	plain_choices(problem, bench, sweep);
 	for (size_t i = 0; i < problem->count; i++) {
 		contender[i] = (struct ft_contender){.sample_ps = bench->sample_ps[i]};
-		sweep->shift[i] = shift_to_best(problem, bench, i, rounds_all);
+		sweep->shift[i] = shift_to_best(problem, bench, i, ft_rule_usual.max_rounds);
 	}
-	for (size_t r = 1; r <= rounds_all && decision.verdict == FT_VERDICT_MEASURE; r++) {
+	for (size_t r = 1; decision.verdict == FT_VERDICT_MEASURE; r++) {
+		if (r > ft_rule_usual.max_rounds)
+			make_round(problem, &weather, order, r - 1, bench);
 		for (size_t i = 0; i < problem->count; i++) {
 			if (contender[i].dropped)
 				bench->sample_ps[i][r - 1] = 0;
@@ -286,7 +307,8 @@ static void run_sweep(const struct problem *problem, enum model model, uint64_t 
 		ft_decide(&ft_rule_usual, contender, problem->count, problem->standard, r, false,
 		        bench->standing, &decision);
 		for (size_t i = 0; i < problem->count; i++)
-			contender[i].dropped = contender[i].dropped || bench->standing[i].drop;
+			contender[i].dropped = (contender[i].dropped || bench->standing[i].drop) &&
+			        !bench->standing[i].revive;
 		sweep->rounds = r;
 	}
 	sweep->chosen = decision.winner;

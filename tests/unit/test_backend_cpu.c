@@ -208,7 +208,8 @@ static void a_sample_is_the_time_of_one_launch(void **state)
 	assert_int_equal(backend->build_start(backend, 0, NULL), 0);
 	assert_int_equal(backend->build_wait(backend, &built, NULL), 1);
 	assert_int_equal(backend->warm(backend, NULL), 0);
-	assert_int_equal(backend->measure(backend, 0, &sample, NULL), 0);
+	while (sample == 0)
+		assert_int_equal(backend->measure(backend, 0, &sample, NULL), 0);
 	/* 256 KiB there and back: more than a microsecond, less than a second, on anything. */
 	assert_true(sample > 1000000 && sample < UINT64_C(1000000000000));
 	assert_non_null(strstr(backend->method, "MiB"));

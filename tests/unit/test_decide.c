@@ -68,7 +68,8 @@ static void race_run(struct race *race, const double *slower, double noise)
 		race_round(race, slower, noise);
 		race_decide(race, false);
 		for (size_t i = 0; i < race->count; i++)
-			race->contender[i].dropped = race->contender[i].dropped || race->standing[i].drop;
+			race->contender[i].dropped = (race->contender[i].dropped || race->standing[i].drop) &&
+			        !race->standing[i].revive;
 		assert_true(race->rounds <= race->rule.max_rounds);
 	} while (race->decision.verdict == FT_VERDICT_MEASURE);
 }
@@ -232,6 +233,67 @@ static void one_disturbed_round_drops_nobody(void **state)
 	race_decide(&race, false);
 	assert_winner(&race, 0, true);
 	assert_false(race.standing[1].drop || race.standing[2].drop);
+}
+
+/* Rounds in which most take longer than they can do not count, however they rank the configs. */
+static void slow_rounds_do_not_count(void **state)
+{
+	(void)state;
+	static struct race race;
+	const double alone[4] = {0.06, 0, 0.08, 0.3};
+	const double beside[4] = {0.16, 0.3, 0.2, 0.45};
+	race_start(&race, 4, 3);
+	for (size_t r = 0; r < 5; r++)
+		race_round(&race, beside, 0.002);
+	for (size_t r = 0; r < 7; r++)
+		race_round(&race, alone, 0.002);
+	race_decide(&race, false);
+	assert_winner(&race, 1, true);
+	assert_int_equal(race.decision.slow, 5);
+	assert_int_equal(race.standing[1].rounds, 7);
+	assert_true(race.standing[1].median_ps < base_ps * 101 / 100);
+	/* In any order. */
+	for (size_t i = 0; i < 4; i++) {
+		uint64_t keep = race.sample_ps[i][0];
+		race.sample_ps[i][0] = race.sample_ps[i][9];
+		race.sample_ps[i][9] = keep;
+	}
+	race_decide(&race, false);
+	assert_winner(&race, 1, true);
+	assert_int_equal(race.decision.slow, 5);
+}
+
+static void what_was_dropped_in_slow_rounds_is_revived(void **state)
+{
+	(void)state;
+	static struct race race;
+	const double alone[4] = {0.0558, 0, 0.05, 0.3};
+	const double beside[4] = {0.1664, 0.4, 0.16, 0.45};
+	race_start(&race, 4, 3);
+	for (size_t r = 0; r < 9; r++) {
+		race_round(&race, beside, 0.004);
+		race_decide(&race, false);
+		for (size_t i = 0; i < 4; i++)
+			race.contender[i].dropped = race.contender[i].dropped || race.standing[i].drop;
+	}
+	assert_true(race.contender[1].dropped && race.contender[3].dropped);
+	assert_int_equal(race.decision.verdict, FT_VERDICT_MEASURE);
+	race_run(&race, alone, 0.004);
+	assert_winner(&race, 1, true);
+	assert_true(race.decision.slow >= 7);
+}
+
+static void a_lone_config_is_not_held_against_itself(void **state)
+{
+	(void)state;
+	static struct race race;
+	const double slower[1] = {0};
+	race_start(&race, 1, 0);
+	for (size_t r = 0; r < 9; r++)
+		race_round(&race, slower, 0.4);
+	race_decide(&race, false);
+	assert_int_equal(race.decision.slow, 0);
+	assert_int_equal(race.standing[0].rounds, 9);
 }
 
 static void drift_that_hits_all_alike_changes_nothing(void **state)
@@ -585,6 +647,9 @@ int main(void)
 	        cmocka_unit_test(a_lone_pair_is_not_decided_on_seven_rounds_of_scatter),
 	        cmocka_unit_test(a_config_within_the_noise_is_not_dropped),
 	        cmocka_unit_test(one_disturbed_round_drops_nobody),
+	        cmocka_unit_test(slow_rounds_do_not_count),
+	        cmocka_unit_test(what_was_dropped_in_slow_rounds_is_revived),
+	        cmocka_unit_test(a_lone_config_is_not_held_against_itself),
 	        cmocka_unit_test(drift_that_hits_all_alike_changes_nothing),
 	        cmocka_unit_test(the_order_of_rounds_does_not_matter),
 	        cmocka_unit_test(stored_samples_give_the_same_decision_again),

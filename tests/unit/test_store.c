@@ -47,6 +47,7 @@ static void an_answer_survives_a_restart_whole(void **state)
 	char uuid[FT_UUID_SIZE];
 
 	(void)state;
+	winner.busy = true;
 	place_open(place);
 	snprintf(uuid, sizeof(uuid), "%s", store_uuid(place->store));
 	batch = store_batch_new(place->store);
@@ -75,6 +76,7 @@ static void an_answer_survives_a_restart_whole(void **state)
 	assert_int_equal(answer.winner.default_time_ps, winner.default_time_ps);
 	assert_int_equal(answer.winner.tuned_at_ns, winner.tuned_at_ns);
 	assert_true(answer.winner.conclusive);
+	assert_true(answer.winner.busy);
 	assert_int_equal(answer.winner.job, 7);
 	assert_true(answer.pin.set);
 	assert_true(ft_config_equal(&answer.pin.config, &pin.config));

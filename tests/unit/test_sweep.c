@@ -1,0 +1,412 @@
+/* A sweep's race with a backend whose times, load and weather are made up: what its budget bounds, how samples lie beside
+ * each other, and what becomes of a device that others use. */
+#include "tests/unit/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/runner/sweep.h"
+
+enum { CONFIGS = 5, STANDARD = 3, CALLS_MOST = 65536 };
+
+struct fake {
+	struct ft_backend backend;
+	uint64_t (*time_ps)(const struct fake *fake, size_t index);
+	unsigned parts; /* of a sample */
+	unsigned done[CONFIGS];
+	size_t round; /* at hand */
+	size_t samples[CONFIGS];
+	size_t calls;
+	uint8_t call[CALLS_MOST];      /* which config was measured */
+	uint64_t begun[FT_ROUNDS_MAX]; /* when the first of a round was */
+	uint64_t random;
+	/* Measuring waits for the budget to be over in this call, counted from 1; 0: never. */
+	size_t ends_budget;
+	uint64_t budget_ns, deadline_ns;
+	/* What others do. */
+	size_t disturbed_rounds;
+	unsigned load[8];
+	size_t loads;
+	bool rough;
+	unsigned warmed;
+	/* What is heard. */
+	size_t rounds, partial, waits;
+	uint64_t disturbed;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+static struct fake *self_of(struct ft_backend *backend)
+{
+	return (struct fake *)backend;
+}
+
+static int prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error)
+{
+	/* The sweep's own deadline lies before it. */
+	self_of(self)->deadline_ns = now_ns() + self_of(self)->budget_ns;
+	(void)sweep;
+	(void)error;
+	return 0;
+}
+
+static int build_start(struct ft_backend *self, size_t index, struct ft_error *error)
+{
+	(void)error;
+	self_of(self)->done[index] = 1;
+	return 0;
+}
+
+static int build_wait(struct ft_backend *self, struct ft_built *built, struct ft_error *error)
+{
+	struct fake *fake = self_of(self);
+	(void)error;
+	for (size_t i = 0; i < CONFIGS; i++) {
+		if (!fake->done[i])
+			continue;
+		fake->done[i] = 0;
+		*built = (struct ft_built){.index = i};
+		snprintf(built->code, sizeof(built->code), "%032zx", i + 1);
+		return 1;
+	}
+	return 0;
+}
+
+static int verify(struct ft_backend *self, size_t index, double *largest, struct ft_error *error)
+{
+	(void)self;
+	(void)index;
+	(void)error;
+	*largest = 0;
+	return 0;
+}
+
+static int warm(struct ft_backend *self, struct ft_error *error)
+{
+	(void)error;
+	self_of(self)->warmed++;
+	return 0;
+}
+
+static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error)
+{
+	struct fake *fake = self_of(self);
+	uint64_t time = fake->time_ps(fake, index);
+	(void)error;
+	assert_true(fake->calls < CALLS_MOST);
+	if (!fake->begun[fake->round])
+		fake->begun[fake->round] = now_ns();
+	fake->call[fake->calls++] = (uint8_t)index;
+	while (fake->calls == fake->ends_budget && now_ns() < fake->deadline_ns) {
+	}
+	*sample_ps = 0;
+	if (++fake->done[index] < fake->parts)
+		return 0;
+	fake->done[index] = 0;
+	fake->samples[index]++;
+	if (fake->round < fake->disturbed_rounds)
+		self->disturbed++;
+	*sample_ps = time + check_random(&fake->random) % (time / 500 + 1);
+	return 0;
+}
+
+static bool load(struct ft_backend *self, size_t device, unsigned *percent)
+{
+	struct fake *fake = self_of(self);
+	(void)device;
+	*percent = fake->load[fake->loads];
+	if (fake->loads + 1 < sizeof(fake->load) / sizeof(fake->load[0]) && fake->load[fake->loads + 1])
+		fake->loads++;
+	return true;
+}
+
+static void weather(struct ft_backend *self, struct ft_weather *weather)
+{
+	struct fake *fake = self_of(self);
+	weather->rough = fake->rough && fake->round == 0;
+	if (weather->rough)
+		snprintf(weather->reason, sizeof(weather->reason), "hail");
+}
+
+static void finish(struct ft_backend *self)
+{
+	(void)self;
+}
+
+/* ---- who listens ---- */
+
+static void hear(void *context, const struct ft_runner_event *event)
+{
+	struct fake *fake = context;
+	struct ft_cursor cursor = ft_cursor_of(event->samples.data, event->samples.length);
+	uint32_t count;
+	if (strcmp(event->event, "stage") == 0 && strcmp(event->stage, "wait") == 0)
+		fake->waits++;
+	if (strcmp(event->event, "round") != 0)
+		return;
+	assert_true(ft_read_array(&cursor, &count));
+	fake->partial += count < CONFIGS;
+	fake->disturbed += event->disturbed;
+	fake->rounds++;
+	fake->round++;
+	memset(fake->done, 0, sizeof(fake->done));
+}
+
+static bool never(void *context)
+{
+	(void)context;
+	return false;
+}
+
+static void begins(void *context, size_t trial)
+{
+	(void)context;
+	(void)trial;
+}
+
+static void ends(void *context)
+{
+	(void)context;
+}
+
+/* Five configs, each a tenth slower than the one before; the fourth is the default. */
+static uint64_t plain(const struct fake *fake, size_t index)
+{
+	(void)fake;
+	return 100000000 + 10000000 * index;
+}
+
+static void fake_init(struct fake *fake)
+{
+	*fake = (struct fake){
+	        .backend =
+	                {
+	                        .kind = "cpu",
+	                        .prepare = prepare,
+	                        .build_start = build_start,
+	                        .build_wait = build_wait,
+	                        .verify = verify,
+	                        .warm = warm,
+	                        .measure = measure,
+	                        .finish = finish,
+	                },
+	        .time_ps = plain,
+	        .parts = 1,
+	        .random = 1,
+	};
+}
+
+static void run(struct fake *fake, uint64_t budget_ns, struct ft_sweep *sweep, struct ft_sweep_reply *reply)
+{
+	struct ft_sweep_listener listener = {.context = fake,
+	        .event = hear,
+	        .cancelled = never,
+	        .measure_begins = begins,
+	        .measure_ends = ends};
+	struct ft_error error = {0};
+	*sweep = (struct ft_sweep){
+	        .kernel = &ft_kernel_rmsnorm, .seed = 7, .budget_ns = budget_ns, .rule = ft_rule_usual};
+	assert_int_equal(ft_sweep_init(sweep, CONFIGS, &error), 0);
+	sweep->standard = STANDARD;
+	fake->budget_ns = budget_ns;
+	if (ft_sweep_run(sweep, &fake->backend, &listener, reply, &error) != 0)
+		fail_msg("%s", error.message);
+	assert_string_equal(reply->outcome, "decided");
+}
+
+static const uint64_t hour_ns = 3600000000000U;
+
+static void a_budget_that_is_spent_before_the_race_gives_the_default_one_sample(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.parts = 3;
+	run(&fake, 0, &sweep, &reply);
+	assert_int_equal(reply.winner, STANDARD);
+	assert_false(reply.conclusive);
+	assert_int_equal(fake.calls, 3);
+	assert_int_equal(fake.samples[STANDARD], 1);
+	assert_int_equal(fake.rounds, 1);
+	assert_true(sweep.standing[STANDARD].median_ps > 0);
+	ft_sweep_free(&sweep);
+}
+
+static void a_budget_ends_the_first_round_within_a_sample(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	/* All are sampled once before the first round; it ends after two of its five. */
+	fake.ends_budget = CONFIGS + 2;
+	run(&fake, 50000000, &sweep, &reply);
+	assert_true(fake.calls <= fake.ends_budget);
+	assert_int_equal(reply.winner, STANDARD);
+	assert_int_equal(fake.rounds, 1);
+	assert_int_equal(fake.partial, 1);
+	assert_non_null(sweep.trial[STANDARD].sample_ps);
+	ft_sweep_free(&sweep);
+}
+
+static void a_budget_ends_a_later_round_within_a_sample_and_without_its_samples(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.ends_budget = CONFIGS + 2 * CONFIGS + 3;
+	run(&fake, 50000000, &sweep, &reply);
+	assert_true(fake.calls <= fake.ends_budget);
+	assert_int_equal(fake.partial, fake.calls < fake.ends_budget && fake.rounds == 1);
+	assert_true(fake.rounds <= 2);
+	assert_false(reply.conclusive);
+	ft_sweep_free(&sweep);
+}
+
+static void the_parts_of_a_sample_lie_between_those_of_others(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.parts = 4;
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_int_equal(reply.winner, 0);
+	/* Behind the samples that are thrown away: each pass of a round has every config once. */
+	const uint8_t *call = fake.call + (size_t)4 * CONFIGS;
+	for (size_t pass = 0; pass < 4; pass++) {
+		unsigned seen = 0;
+		for (size_t i = 0; i < CONFIGS; i++)
+			seen |= 1U << call[pass * CONFIGS + i];
+		assert_int_equal(seen, (1U << CONFIGS) - 1);
+	}
+	ft_sweep_free(&sweep);
+}
+
+static void the_first_rounds_are_spread_out(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.backend.spread_ns = 140000000;
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_int_equal(reply.winner, 0);
+	assert_true(fake.rounds >= 7);
+	for (size_t r = 1; r < 7; r++)
+		assert_true(fake.begun[r] >= fake.begun[1] + (r - 1) * 15000000);
+	assert_true(fake.warmed > 1);
+	ft_sweep_free(&sweep);
+}
+
+static void a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.backend.load = load;
+	fake.disturbed_rounds = 1;
+	memcpy(fake.load, (unsigned[]){90, 80, 5}, 3 * sizeof(unsigned));
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_int_equal(reply.winner, 0);
+	assert_int_equal(fake.waits, 1);
+	assert_int_equal(fake.loads, 2);
+	assert_int_equal(fake.disturbed, CONFIGS);
+	assert_int_equal(fake.warmed, 2);
+	assert_non_null(strstr(reply.weather, "waited"));
+	assert_non_null(strstr(reply.weather, "quiet"));
+	ft_sweep_free(&sweep);
+}
+
+static void a_device_that_never_is_quiet_is_waited_for_no_longer_than_a_part_of_the_budget(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.backend.load = load;
+	fake.disturbed_rounds = FT_ROUNDS_MAX;
+	fake.load[0] = 90;
+	run(&fake, 2000000000, &sweep, &reply);
+	assert_int_equal(reply.winner, 0);
+	assert_int_equal(fake.waits, 1);
+	assert_true(fake.rounds >= 7);
+	assert_true(fake.disturbed >= CONFIGS + 6);
+	ft_sweep_free(&sweep);
+}
+
+static void rough_weather_disturbs_all_of_a_round_and_is_told(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.backend.weather = weather;
+	fake.rough = true;
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_int_equal(fake.disturbed, CONFIGS);
+	assert_non_null(strstr(reply.weather, "hail"));
+	/* Nobody can say how busy the device is: one short wait, and on. */
+	assert_int_equal(fake.waits, 1);
+	ft_sweep_free(&sweep);
+}
+
+/* A neighbour is there for ten rounds, and slows the best most of all. Two others are at the band's edge to each other, so
+ * that the race outlasts him. */
+static uint64_t with_neighbour(const struct fake *fake, size_t index)
+{
+	static const uint64_t alone[CONFIGS] = {100000, 110550, 110000, 120000, 140000};
+	static const uint64_t beside[CONFIGS] = {140000, 122610, 122000, 132000, 154000};
+	return 1000 * (fake->round < 10 ? beside[index] : alone[index]);
+}
+
+static void what_was_dropped_in_slow_rounds_races_again(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.time_ps = with_neighbour;
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_true(fake.rounds > 14);
+	assert_int_equal(reply.winner, 0);
+	assert_true(sweep.trial[0].sample_ps[0] > 0 && sweep.trial[0].sample_ps[9] == 0);
+	assert_true(sweep.standing[0].median_ps < 101000000);
+	ft_sweep_free(&sweep);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_budget_that_is_spent_before_the_race_gives_the_default_one_sample),
+	        cmocka_unit_test(a_budget_ends_the_first_round_within_a_sample),
+	        cmocka_unit_test(a_budget_ends_a_later_round_within_a_sample_and_without_its_samples),
+	        cmocka_unit_test(the_parts_of_a_sample_lie_between_those_of_others),
+	        cmocka_unit_test(the_first_rounds_are_spread_out),
+	        cmocka_unit_test(a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet),
+	        cmocka_unit_test(
+	                a_device_that_never_is_quiet_is_waited_for_no_longer_than_a_part_of_the_budget),
+	        cmocka_unit_test(rough_weather_disturbs_all_of_a_round_and_is_told),
+	        cmocka_unit_test(what_was_dropped_in_slow_rounds_races_again),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
