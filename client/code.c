@@ -19,14 +19,12 @@ static int read_launch(
         const struct ft_code_about *about, struct flytune_code_info *info, struct ft_error *error)
 {
 	if (about->block == 0 || about->block > 1024 || about->rows == 0 || about->rows > about->block ||
-	        about->blocks_max == 0 || about->blocks_max > UINT32_MAX || about->row_blocks > 64 ||
-	        about->blocks_max % (about->row_blocks ? about->row_blocks : 1) != 0 ||
+	        about->blocks_max == 0 || about->blocks_max > UINT32_MAX ||
 	        about->dynamic_shared > UINT32_MAX)
 		return ft_fail(error, FT_E_BAD_FRAME, "the code came with a launch that cannot be");
 	info->block = (uint32_t)about->block;
 	info->rows = (uint32_t)about->rows;
 	info->blocks_max = (uint32_t)about->blocks_max;
-	info->row_blocks = about->row_blocks ? (uint32_t)about->row_blocks : 1;
 	info->dynamic_shared = (uint32_t)about->dynamic_shared;
 	return 0;
 }

@@ -218,7 +218,6 @@ FT_DECLARE_MESSAGE(code_reply, FT_CODE_REPLY)
 	F(UINT, block, 0, FT_REQUIRED)           /* threads of a block */                                  \
 	F(UINT, rows, 0, FT_REQUIRED)            /* that a block takes at once */                          \
 	F(UINT, blocks_max, 0, FT_REQUIRED)      /* grid: blocks for all rows, but no more than these */   \
-	F(UINT, row_blocks, 0, FT_OPTIONAL)      /* neighbours that share `rows`; not there: 1 */          \
 	F(UINT, dynamic_shared, 0, FT_OPTIONAL)  /* bytes to launch with */                                \
 	F(TEXT, arguments, 192, FT_REQUIRED)     /* "y: pointer, …, eps: float", in order */             \
 	F(UINT, max_threads, 0, FT_OPTIONAL)     /* of a block, as the compiler was told */                \

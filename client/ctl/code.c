@@ -14,7 +14,7 @@ static int print_json(const flytune_problem *problem, const struct flytune_code_
 {
 	return json_print(json_pack(
 	        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:I, "
-	        "s:{s:I, s:I, s:I, s:I, s:I, s:s}}",
+	        "s:{s:I, s:I, s:I, s:I, s:s}}",
 	        "kernel", flytune_problem_kernel(problem), "problem", json_problem(problem), "device",
 	        json_text(info->device), "config", json_config(info->knob, info->knob_count), "hash",
 	        info->hash, "symbol", info->symbol, "target", info->target, "object_version",
@@ -23,8 +23,8 @@ static int print_json(const flytune_problem *problem, const struct flytune_code_
 	        (json_int_t)info->max_threads, "registers", (json_int_t)info->registers, "spills",
 	        (json_int_t)info->spills, "shared", (json_int_t)info->shared, "wave", (json_int_t)info->wave,
 	        "launch", "block", (json_int_t)info->block, "rows_a_block", (json_int_t)info->rows,
-	        "blocks_at_most", (json_int_t)info->blocks_max, "row_blocks", (json_int_t)info->row_blocks,
-	        "dynamic_shared_bytes", (json_int_t)info->dynamic_shared, "arguments", info->arguments));
+	        "blocks_at_most", (json_int_t)info->blocks_max, "dynamic_shared_bytes",
+	        (json_int_t)info->dynamic_shared, "arguments", info->arguments));
 }
 
 static void print_facts(
@@ -43,8 +43,8 @@ static void print_facts(
 	table_fact(&table, "builder", "%s", info->builder);
 	table_fact(&table, "symbol", "%s", info->symbol);
 	table_fact(&table, "block", "%" PRIu32 " threads, for %" PRIu32 " rows", info->block, info->rows);
-	table_fact(&table, "grid", "%" PRIu32 " blocks for each %" PRIu32 " rows, at most %" PRIu32,
-	        info->row_blocks, info->rows, info->blocks_max);
+	table_fact(&table, "grid", "a block for each %" PRIu32 " rows, at most %" PRIu32, info->rows,
+	        info->blocks_max);
 	table_fact(&table, "arguments", "%s", info->arguments);
 	table_fact(&table, "registers", "%" PRIu64 ", %" PRIu64 " spilled", info->registers, info->spills);
 	table_fact(&table, "hash", "%s", info->hash);

@@ -14,13 +14,6 @@ static uint64_t knob(const struct ft_config *config, unsigned index)
 	return (uint64_t)config->knob[index].value;
 }
 
-static unsigned row_blocks(const struct ft_config *config)
-{
-	uint64_t blocks = knob(config, RMSNORM_ROW_BLOCKS);
-
-	return blocks ? (unsigned)blocks : 1;
-}
-
 /* Blocks that must fit on a unit so that its four schedulers have as many waves each; 0: not said. Any number that
  * leaves a thread all the registers that it can name says no more than 1 does: so equal kernels have equal
  * options. */
@@ -54,7 +47,6 @@ void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_
 	define(defines, "RN_NONTEMPORAL", knob(config, RMSNORM_NONTEMPORAL));
 	define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));
 	define(defines, "RN_PREFETCH", knob(config, RMSNORM_PREFETCH));
-	define(defines, "RN_ROW_BLOCKS", row_blocks(config));
 	define(defines, "RN_WALK", knob(config, RMSNORM_BLOCKS_PER_UNIT) != 0);
 }
 
@@ -73,8 +65,6 @@ void rmsnorm_gpu_launch(const struct rmsnorm_problem *problem, const struct ft_t
 	else
 		launch->blocks_limit =
 		        strcmp(traits->kind, "cuda") == 0 ? INT32_MAX : (1u << 31) / launch->block;
-	launch->row_blocks = row_blocks(config);
-	launch->blocks_limit -= launch->blocks_limit % launch->row_blocks;
-	grid = (problem->m + launch->rows - 1) / launch->rows * launch->row_blocks;
+	grid = (problem->m + launch->rows - 1) / launch->rows;
 	launch->grid = grid < launch->blocks_limit ? (unsigned)grid : launch->blocks_limit;
 }

@@ -16,7 +16,6 @@ enum {
 	RMSNORM_WEIGHT,
 	RMSNORM_PREFETCH,
 	RMSNORM_BLOCKS_PER_UNIT,
-	RMSNORM_ROW_BLOCKS,
 	RMSNORM_KNOBS
 };
 
@@ -36,8 +35,7 @@ struct rmsnorm_defines {
 
 struct rmsnorm_launch {
 	unsigned grid, block;  /* both in x alone; no dynamic shared memory */
-	unsigned rows;         /* that a block takes at once, or row_blocks of them together */
-	unsigned row_blocks;   /* a cluster: the grid is a multiple of it */
+	unsigned rows;         /* that a block takes at once */
 	unsigned blocks_limit; /* what the grid was cut to */
 };
 

@@ -18,8 +18,6 @@
  *   RN_WEIGHT            0: loaded after the reduction, 1: before it, 2: once for all rows of a block, 3: surely
  *                        before it, whatever registers that takes (NVIDIA only)
  *   RN_PREFETCH          1: the next row is loaded before this one is reduced
- *   RN_ROW_BLOCKS        1, or blocks (neighbours, a cluster) that share a row: NVIDIA from sm_90 on, whole vectors in
- *                        registers, one row
  *   RN_WALK              1: a block takes many sets of rows, as the grid is cut to the device; 0: one, as a rule
  *
  *   RN_FAULT             for tests of a tuner: 1 never ends, 2 writes far outside, 3 right behind the output
@@ -83,9 +81,7 @@ typedef element<RN_W>::bits w_bits;
 #define WEIGHT_QUADS (VEC * (int)sizeof(w_bits) / 16 > 0 ? VEC * (int)sizeof(w_bits) / 16 : 1)
 /* With rows that are no whole vectors, a row starts anywhere in a vector: one more may be touched. */
 #define EDGES (N % VEC != 0)
-#define PARTS RN_ROW_BLOCKS
-/* of a row, or of a block's part of one */
-#define VECTORS (EDGES ? (N + 2 * VEC - 2) / VEC : N / VEC / PARTS)
+#define VECTORS (EDGES ? (N + 2 * VEC - 2) / VEC : N / VEC)
 #define SLOTS ((VECTORS + THREADS - 1) / THREADS)
 #define ROWS (BLOCK / THREADS)
 #define ROW_WAVES (THREADS / WAVE)
@@ -93,8 +89,6 @@ typedef element<RN_W>::bits w_bits;
 static_assert(BLOCK % THREADS == 0, "the threads of a row must divide those of a block");
 static_assert(THREADS % WAVE == 0 || (WAVE % THREADS == 0 && BLOCK % WAVE == 0),
         "a row takes whole waves, or whole rows a wave");
-static_assert(PARTS == 1 || (N % (VEC * PARTS) == 0 && ROWS == 1 && RN_PASSES == 1 && !RN_PREFETCH && !RN_WALK),
-        "blocks share a row of whole vectors only, one at a time");
 static_assert(VEC * sizeof(x_bits) == 16, "a vector has 128 bits");
 static_assert(sizeof(w_bits) >= sizeof(x_bits), "a weight is of the rows' type or f32");
 
@@ -401,7 +395,7 @@ RN_DEVICE bool whole(int slot, int first)
 {
 	if (EDGES)
 		return first >= 0 && first + VEC <= N;
-	return (slot + 1) * THREADS <= VECTORS || first < VECTORS * VEC;
+	return (slot + 1) * THREADS <= VECTORS || first < N;
 }
 
 RN_DEVICE void load_data(row_data &data, const x_bits *row, u32 lane, int skew, bool active)
@@ -603,7 +597,7 @@ struct job {
 	float eps;
 };
 
-#define RN_SHARED_FLOATS (ROW_WAVES * PARTS > 1 ? ROWS * ROW_WAVES * PARTS : 1)
+#define RN_SHARED_FLOATS (ROW_WAVES > 1 ? ROWS * ROW_WAVES : 1)
 
 RN_DEVICE int skew_of(const void *at)
 {
@@ -706,44 +700,6 @@ RN_DEVICE void widen_all(wide_data &wide, const row_data &data, const weight_dat
 		}
 }
 
-#if PARTS > 1
-
-/* The blocks of a cluster have all begun: their shared memory may be written to. */
-RN_DEVICE void cluster_begun()
-{
-	asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
-
-RN_DEVICE void cluster_begins()
-{
-	asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-
-/* Sums over the threads of all blocks of a cluster. Every wave tells every block, so that one barrier serves the
- * block and the cluster; no block looks at another's memory after it, so any may end then. */
-RN_DEVICE float cluster_sum(float value, float *shared, u32 part, u32 lane)
-{
-	enum { LEADERS = WAVE < PARTS ? WAVE : PARTS };
-	float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-	u32 wave_lane = lane % WAVE;
-
-	value = wave_sum(value);
-	if (wave_lane < LEADERS) {
-		u32 here = (u32)__cvta_generic_to_shared(shared + part * ROW_WAVES + lane / WAVE), there;
-		asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(wave_lane));
-		asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
-	}
-	__syncwarp();
-	asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-	asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#pragma unroll
-	for (int i = 0; i < PARTS * ROW_WAVES; i++)
-		sums[i & 3] += shared[i];
-	return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-#endif
-
 /* Whole vectors from begin to end, the row in registers; one set of rows, which is all that there is
  * for a block. Where rows are few, the time is that of the instructions from the launch to the first
  * load, and from the last value to the first store: nothing is there that could be elsewhere, and no loop, as
@@ -752,24 +708,19 @@ RN_DEVICE void rows_straight(const job &job, float *shared)
 {
 	u32 group = ROWS > 1 ? thread_index() / THREADS : 0;
 	u32 lane = ROWS > 1 ? thread_index() % THREADS : thread_index();
-	u64 row = (u64)(block_index() / PARTS) * ROWS + group;
-	u32 part = block_index() % PARTS;
+	u64 row = (u64)block_index() * ROWS + group;
 	row_data data;
 	weight_data weights;
 	wide_data wide;
 
-	if ((i64)(block_index() / PARTS) * ROWS >= job.m)
+	if ((i64)block_index() * ROWS >= job.m)
 		return;
 	bool active = ROWS == 1 || (i64)row < job.m;
-	u64 offset = row * (u64)job.stride + part * (VECTORS * VEC);
-	const w_bits *weight = job.weight + part * (VECTORS * VEC);
+	u64 offset = row * (u64)job.stride;
 
-#if PARTS > 1
-	cluster_begins();
-#endif
 	/* Its address needs no row: it is on its way while the row's is computed. */
 	if (RN_WEIGHT != 0)
-		load_weights(weights, weight, lane, 0, 0, SLOTS);
+		load_weights(weights, job.weight, lane, 0, 0, SLOTS);
 	load_data(data, job.x + offset, lane, 0, active);
 	if (RN_WEIGHT == 3)
 		await_weights(data, weights, (u32)(job.m >> 63));
@@ -777,12 +728,7 @@ RN_DEVICE void rows_straight(const job &job, float *shared)
 	if (RN_WIDE)
 		widen_all(wide, data, weights);
 	/* the half that a walk over what is left would use second */
-#if PARTS > 1
-	cluster_begun();
-	sum = cluster_sum(sum, shared + RN_SHARED_FLOATS, part, lane);
-#else
 	sum = row_sum(sum, shared + RN_SHARED_FLOATS, group, lane);
-#endif
 	float scale = scale_of(sum, job.eps);
 	if (RN_WIDE) {
 #pragma unroll
@@ -799,7 +745,7 @@ RN_DEVICE void rows_straight(const job &job, float *shared)
 #pragma unroll
 	for (int s = 0; s < SLOTS; s += RN_CHUNK) {
 		if (RN_WEIGHT == 0)
-			load_weights(weights, weight, lane, 0, s, s + RN_CHUNK);
+			load_weights(weights, job.weight, lane, 0, s, s + RN_CHUNK);
 		if (active)
 			store_data(job.y + offset, data, weights, scale, lane, 0, s, s + RN_CHUNK);
 	}
@@ -995,13 +941,7 @@ RN_ASIDE void rows_unaligned(
 #define RN_KERNEL __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(BLOCK, BLOCK))) RN_WAVES void
 #endif
 
-#if PARTS > 1
-#define RN_CLUSTER __cluster_dims__(PARTS, 1, 1)
-#else
-#define RN_CLUSTER
-#endif
-
-extern "C" RN_KERNEL RN_CLUSTER flytune_rmsnorm(void *y, const void *x, const void *weight, i64 m, i64 row_stride, float eps)
+extern "C" RN_KERNEL flytune_rmsnorm(void *y, const void *x, const void *weight, i64 m, i64 row_stride, float eps)
 {
 	RN_SHARED __attribute__((aligned(16))) float shared[2 * RN_SHARED_FLOATS];
 	job job = {(x_bits *)y, (const x_bits *)x, (const w_bits *)weight, m, row_stride, eps};
@@ -1023,10 +963,10 @@ extern "C" RN_KERNEL RN_CLUSTER flytune_rmsnorm(void *y, const void *x, const vo
 	if (__builtin_expect(aligned, 1)) {
 		RN_WAY(job, shared);
 #ifdef RN_ONE_SET
-		/* A grid smaller than it was to be: right all the same, if not as fast. */
-		set += grid_blocks() / PARTS;
-		if (set * ROWS >= m)
+		if ((i64)(block_index() + (u64)grid_blocks()) * ROWS >= m)
 			return;
+		/* A grid smaller than it was to be: right all the same, if not as fast. */
+		set += grid_blocks();
 #else
 		return;
 #endif

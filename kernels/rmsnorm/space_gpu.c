@@ -61,12 +61,6 @@ const struct ft_schema rmsnorm_gpu_schema =
                                         .help = "blocks launched for each compute unit, which share all "
                                                 "rows; 0: a "
                                                 "block for each set of rows"},
-                                [RMSNORM_ROW_BLOCKS] = {.name = "ROW_BLOCKS",
-                                        .count = 3,
-                                        .value = {0, 2, 4},
-                                        .changes_bits = true,
-                                        .help = "blocks, a cluster of neighbours, that share a row; 0: a row "
-                                                "has one block (others on NVIDIA from sm_90 on)"},
                         },
 };
 
@@ -99,20 +93,6 @@ static uint64_t slots(const struct rmsnorm_problem *problem, uint64_t row_thread
 	return (vectors(problem) + row_threads - 1) / row_threads;
 }
 
-static uint64_t row_blocks(const int64_t *value)
-{
-	return value[RMSNORM_ROW_BLOCKS] ? (uint64_t)value[RMSNORM_ROW_BLOCKS] : 1;
-}
-
-/* Vectors that a thread holds of its block's part of a row. */
-static uint64_t held(const struct rmsnorm_problem *problem, const int64_t *value)
-{
-	uint64_t part = (vectors(problem) + row_blocks(value) - 1) / row_blocks(value);
-	uint64_t threads = (uint64_t)value[RMSNORM_ROW_THREADS];
-
-	return (part + threads - 1) / threads;
-}
-
 /* Registers that a row and, if it is loaded early, the weight take of a thread: 4 a vector. */
 static uint64_t row_registers(const struct rmsnorm_problem *problem, const int64_t *value)
 {
@@ -122,7 +102,7 @@ static uint64_t row_registers(const struct rmsnorm_problem *problem, const int64
 		each += 4 * rmsnorm_dtype_size(problem->weight) / rmsnorm_dtype_size(problem->dtype);
 	if (value[RMSNORM_PREFETCH])
 		each += 4;
-	return each * held(problem, value);
+	return each * slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]);
 }
 
 /* Registers that a thread can have with blocks of that size, less what addresses and sums need. */
@@ -144,7 +124,7 @@ static uint64_t register_room(const struct ft_traits *traits, const int64_t *val
 static bool fits(const struct rmsnorm_problem *problem, const struct ft_traits *traits, const int64_t *value)
 {
 	/* With more vectors a thread hiprtc's LLVM spills whatever there is room for. */
-	if (is_amd(traits) && held(problem, value) > 8)
+	if (is_amd(traits) && slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]) > 8)
 		return false;
 	uint64_t late = 0;
 
@@ -219,9 +199,30 @@ static uint64_t wide_row(const struct rmsnorm_problem *problem, const struct ft_
 	return best;
 }
 
-/* Fitted to what won on an H200 over nine shapes from 1 x 4096 to 131072 x 2048. Where little is read, time
- * is latency: four vectors a thread, all blocks there at once, hints for the caches. Far beyond the last
- * cache, reading a row twice beats holding it in registers, as more blocks are under way. */
+/* Whether all rows' blocks, one row each, are on the device at once where a unit has room for so many threads. */
+static bool at_once(const struct rmsnorm_problem *problem, const struct ft_traits *traits, uint64_t row,
+        uint64_t threads_a_unit)
+{
+	return problem->m <= threads_a_unit / row * traits->units;
+}
+
+/* Whether time is latency: little is read; or blocks of two vectors a thread, in 40 registers, would come in two
+ * turns, and those of four, in 64, do not. */
+static bool waits(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
+{
+	uint64_t two = threads_for(problem, traits, 2), four = threads_for(problem, traits, 4);
+
+	if (traffic_of(problem, traits) != MIDDLE)
+		return traffic_of(problem, traits) == SMALL;
+	return vectors(problem) >= 128 && two > four && two <= 256 && slots(problem, four) <= 4 &&
+	        rmsnorm_dtype_size(problem->weight) == rmsnorm_dtype_size(problem->dtype) &&
+	        !at_once(problem, traits, two, 1536) && at_once(problem, traits, four, 1024);
+}
+
+/* Fitted to what won on an H200 over some 15 shapes from 1 x 4096 to 131072 x 2048. Where time is latency: four
+ * vectors a thread, all blocks there at once, hints for the caches. Far beyond the last cache, reading a row
+ * twice beats holding it in registers, as more blocks are under way; so does loading the weight late where
+ * holding both takes 127 registers and the row alone 80. */
 static void nvidia_standard(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
 {
@@ -232,9 +233,9 @@ static void nvidia_standard(
 	if (row < 32)
 		row = all <= 8 ? 8 : all <= 16 ? 16 : 32;
 	value[RMSNORM_WEIGHT] = 1;
-	if (traffic == SMALL) {
+	if (waits(problem, traits)) {
 		value[RMSNORM_NONTEMPORAL] = 3;
-		value[RMSNORM_WEIGHT] = problem->m < 8 ? 3 : 1;
+		value[RMSNORM_WEIGHT] = problem->m < 8 || traffic == MIDDLE ? 3 : 1;
 		value[RMSNORM_WAVES_PER_EU] = row >= 64 && slots(problem, row) <= 4 ? 8 : 0;
 	} else if (all >= 128) {
 		bool twice = traffic == HUGE && may_read_twice(problem, traits);
@@ -242,7 +243,7 @@ static void nvidia_standard(
 		row = wide_row(problem, traits, twice ? 512 : 256);
 		value[RMSNORM_PASSES] = twice ? 2 : 1;
 		value[RMSNORM_NONTEMPORAL] = twice ? 8 : 0;
-		value[RMSNORM_WEIGHT] = 3;
+		value[RMSNORM_WEIGHT] = slots(problem, row) < 8 ? 3 : 0;
 	}
 	block = row;
 	if (row < 64 && problem->m > traits->units * 8)
@@ -504,31 +505,6 @@ static int add_nvidia_middle(struct adding *adding)
 	return 0;
 }
 
-/* Long rows over a cluster of blocks each: what is under way when the last row begins is half as long. */
-static int add_nvidia_shared(struct adding *adding)
-{
-	const struct rmsnorm_problem *problem = adding->problem;
-
-	if (sm_of(adding->traits) < 90 || vectors(problem) < 2048 ||
-	        problem->n * rmsnorm_dtype_size(problem->dtype) % 32 != 0)
-		return 0;
-	for (uint64_t each = 2; each <= 4; each *= 2)
-		for (int64_t weight = 1; weight <= 3; weight += 2) {
-			uint64_t row = threads_for(problem, adding->traits, 2 * each);
-			int64_t value[RMSNORM_KNOBS] = {
-			        [RMSNORM_BLOCK_THREADS] = (int64_t)row,
-			        [RMSNORM_ROW_THREADS] = (int64_t)row,
-			        [RMSNORM_PASSES] = 1,
-			        [RMSNORM_WEIGHT] = weight,
-			        [RMSNORM_ROW_BLOCKS] = 2,
-			};
-
-			if (fits(problem, adding->traits, value) && add(adding, value, NULL) < 0)
-				return -1;
-		}
-	return 0;
-}
-
 static int add_nvidia_large(struct adding *adding)
 {
 	uint64_t wide = wide_row(adding->problem, adding->traits, 512);
@@ -544,8 +520,6 @@ static int add_nvidia_large(struct adding *adding)
 		if (each == 8 && add_nvidia_one(adding, row, 1, 0, 0, 0, 1) < 0)
 			return -1;
 	}
-	if (add_nvidia_shared(adding) < 0)
-		return -1;
 	if (!may_read_twice(adding->problem, adding->traits))
 		return 0;
 	if (add_nvidia_one(adding, wide, 1, 8, 0, 0, 2) < 0)
@@ -557,7 +531,9 @@ static int add_nvidia_large(struct adding *adding)
 	return 0;
 }
 
-/* What won or came within 2 % of it in some shape, when a far wider product was measured on an H200. */
+/* What won or came within 2 % of it in some shape, when a far wider product was measured on an H200. What lost there
+ * has no knob any more: a cluster of blocks that share a long row took 39.3 us at 2048 x 16384, where the best,
+ * a block of 256 threads a row, takes 33.95. */
 static int add_nvidia(struct adding *adding)
 {
 	const struct rmsnorm_problem *problem = adding->problem;
@@ -658,15 +634,7 @@ int rmsnorm_gpu_check_config(const struct rmsnorm_problem *problem, const struct
 		return refuse(error, config, RMSNORM_NONTEMPORAL, "below 8 before sm_80");
 	if (is_amd(traits) && value[RMSNORM_WEIGHT] > 2)
 		return refuse(error, config, RMSNORM_WEIGHT, "at most 2 on this kind of device");
-	if (value[RMSNORM_ROW_BLOCKS] && sm_of(traits) < 90)
-		return refuse(error, config, RMSNORM_ROW_BLOCKS, "0 but on NVIDIA from sm_90 on");
-	if (value[RMSNORM_ROW_BLOCKS] &&
-	        (problem->n * rmsnorm_dtype_size(problem->dtype) % (16 * row_blocks(value)) != 0 ||
-	                row != block || value[RMSNORM_PASSES] != 1 || value[RMSNORM_PREFETCH] ||
-	                value[RMSNORM_BLOCKS_PER_UNIT] || value[RMSNORM_WEIGHT] == 2))
-		return refuse(error, config, RMSNORM_ROW_BLOCKS,
-		        "0 unless each block has whole vectors of one row, in registers");
-	if (value[RMSNORM_PASSES] == 1 && held(problem, value) > 32)
+	if (value[RMSNORM_PASSES] == 1 && slots(problem, row) > 32)
 		return refuse(error, config, RMSNORM_PASSES, "2 for rows of that length");
 	if (value[RMSNORM_PASSES] == 2 && (value[RMSNORM_PREFETCH] || value[RMSNORM_WEIGHT]))
 		return refuse(error, config, RMSNORM_PASSES, "1 with PREFETCH or WEIGHT");

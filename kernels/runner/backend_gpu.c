@@ -213,7 +213,6 @@ void gpu_launch_about(const struct rmsnorm_problem *problem, const struct ft_tra
 	about->block = launch.block;
 	about->rows = launch.rows;
 	about->blocks_max = launch.blocks_limit;
-	about->row_blocks = launch.row_blocks > 1 ? launch.row_blocks : 0;
 	about->wave = traits->wave;
 	snprintf(about->builder, sizeof about->builder, "%s", builder);
 	snprintf(about->arguments, sizeof about->arguments, "%s", RMSNORM_ARGUMENTS);
@@ -608,9 +607,8 @@ static int build_start(struct ft_backend *self, size_t index, struct ft_error *e
 	if (fault)
 		snprintf(options.text[options.count++], sizeof options.text[0], "-DRN_FAULT=%u", fault);
 	rmsnorm_gpu_launch(&gpu->problem, &gpu->traits, config, &member->launch);
-	snprintf(member->launch_text, sizeof member->launch_text, "block=%u rows=%u blocks=%u of %u",
-	        member->launch.block, member->launch.rows, member->launch.blocks_limit,
-	        member->launch.row_blocks);
+	snprintf(member->launch_text, sizeof member->launch_text, "block=%u rows=%u blocks=%u",
+	        member->launch.block, member->launch.rows, member->launch.blocks_limit);
 	for (; count < options.count; count++)
 		text[count] = options.text[count];
 	text[count] = gpu_source_text(GPU_SOURCE_RMSNORM);

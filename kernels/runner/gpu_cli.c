@@ -259,13 +259,10 @@ static void print_built(const struct rmsnorm_problem *problem, const struct ft_t
 	json_object_set_new(all, "weight_dtype", json_string(rmsnorm_dtype_name(problem->weight)));
 	json_object_set_new(all, "config", config_json(config));
 	json_object_set_new(all, "launch",
-	        json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "block", (json_int_t)about->block,
-	                "rows_a_block", (json_int_t)about->rows, "row_blocks",
-	                (json_int_t)(about->row_blocks ? about->row_blocks : 1), "blocks_at_most",
-	                (json_int_t)about->blocks_max, "dynamic_shared_bytes",
-	                (json_int_t)about->dynamic_shared, "grid",
-	                "min(ceil(m / rows_a_block) * row_blocks, blocks_at_most)", "arguments",
-	                about->arguments));
+	        json_pack("{s:I, s:I, s:I, s:I, s:s, s:s}", "block", (json_int_t)about->block, "rows_a_block",
+	                (json_int_t)about->rows, "blocks_at_most", (json_int_t)about->blocks_max,
+	                "dynamic_shared_bytes", (json_int_t)about->dynamic_shared, "grid",
+	                "min(ceil(m / rows_a_block), blocks_at_most)", "arguments", about->arguments));
 	json_object_set_new(all, "default", json_boolean(is_standard));
 	json_dumpf(all, stdout, JSON_COMPACT);
 	putchar('\n');

@@ -25,7 +25,7 @@ def problems():
     """What is new or promised first; then every n in every type, where rows, weights and strides take turns so that each value
     meets many others."""
     found, turn = [], 0
-    # long rows that blocks may share, an odd number of them
+    # long rows, an odd number of them
     found += [(2047, 16384, "bf16", "bf16", 16384), (1025, 32768, "f16", "f32", 32776), (1537, 16384, "f32", "f32", 16384)]
     # the shapes whose speed is promised, and one for each rest modulo a vector
     found += [(4096, 4096, "bf16", "bf16", 4096), (16384, 4096, "bf16", "bf16", 4096), (131072, 2048, "bf16", "bf16", 2048)]

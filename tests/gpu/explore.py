@@ -47,14 +47,9 @@ RULE = {2880: {64: 8, 96: 4, 192: 2, 384: 1}, 4096: {64: 8, 128: 4, 256: 2, 512:
 def fit_products(m, n):
     teams = ",".join(map(str, RULE[n]))
     rows, blocks = f"ROW_THREADS={teams}", f"BLOCK_THREADS={teams}"
-    found = [[], [rows, blocks, "WEIGHT=1,3", "NONTEMPORAL=0,3", "waves_per_eu=0,8"],
+    return [[], [rows, blocks, "WEIGHT=1,3", "NONTEMPORAL=0,3", "waves_per_eu=0,8"],
              [rows, blocks, "PASSES=2", "WEIGHT=0", "NONTEMPORAL=0,8", "waves_per_eu=0,16"],
-             [rows, blocks, "WEIGHT=0,1", "NONTEMPORAL=0", "waves_per_eu=12,16"],
-             [rows, blocks, "ROW_BLOCKS=2,4", "WEIGHT=1,3", "NONTEMPORAL=0"]]
-    if n >= 16384:
-        found[-1] += ["waves_per_eu=0,8"]
-        found[-1][-2] = "NONTEMPORAL=0,2,8"
-    return found
+             [rows, blocks, "WEIGHT=0,1", "NONTEMPORAL=0", "waves_per_eu=0,12,16"]]
 
 
 def rule_of(n, config):
@@ -63,8 +58,6 @@ def rule_of(n, config):
     if not vectors or config["WEIGHT"] == 2 or config["BLOCKS_PER_UNIT"] or config["PREFETCH"]:
         return None
     rows = config["BLOCK_THREADS"] // config["ROW_THREADS"]
-    if config["ROW_BLOCKS"]:
-        return f"v{vectors} over {config['ROW_BLOCKS']} w{config['WEIGHT']} h{config['NONTEMPORAL']}"
     return (f"v{vectors} r{rows} w{config['WEIGHT']} h{config['NONTEMPORAL']} e{config['waves_per_eu']}"
             + (" twice" if config["PASSES"] == 2 else ""))
 

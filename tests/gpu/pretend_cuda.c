@@ -156,8 +156,7 @@ static int rmsnorm(const struct launch *launch)
 	uint8_t *end =
 	        (uint8_t *)pointer(a[0]) + ((problem.m - 1) * problem.row_stride + problem.n) * element;
 
-	if (launch->block != option_of(module, "-DRN_BLOCK_THREADS=") || launch->grid == 0 || rows == 0 ||
-	        launch->grid % option_of(module, "-DRN_ROW_BLOCKS=") != 0)
+	if (launch->block != option_of(module, "-DRN_BLOCK_THREADS=") || launch->grid == 0 || rows == 0)
 		return INVALID;
 	uint64_t fault = option_of(module, "-DRN_FAULT=");
 

@@ -57,7 +57,7 @@ class Flytune:
         if each:
             limit = each * torch.cuda.get_device_properties(0).multi_processor_count
         self.block = launch["block"]
-        self.grid = min(-(-m // launch["rows_a_block"]) * launch["row_blocks"], limit)
+        self.grid = min(-(-m // launch["rows_a_block"]), limit)
         with open(path, "rb") as file:
             self.image = file.read()
         module, self.function = ctypes.c_void_p(), ctypes.c_void_p()

@@ -557,7 +557,6 @@ struct flytune_code_info {
 	uint32_t block;          /* threads of a block */
 	uint32_t rows;           /* that a block takes at once */
 	uint32_t blocks_max;     /* of a grid: blocks walk on over the rest */
-	uint32_t row_blocks;     /* neighbours that share `rows`: the grid is a multiple of it; 1 as a rule */
 	uint32_t dynamic_shared; /* bytes to launch with */
 	char arguments[192];     /* "y: pointer, x: pointer, weight: pointer, m: int64, …", in order */
 	uint64_t max_threads, registers, spills, shared, wave;
@@ -584,8 +583,7 @@ FLYTUNE_API void flytune_code_free(flytune_code_object *object);
 static inline uint32_t flytune_code_blocks(const struct flytune_code_info *info, int64_t m)
 {
 	uint64_t rows = info->rows > 0 ? info->rows : 1;
-	uint64_t share = info->row_blocks > 0 ? info->row_blocks : 1;
-	uint64_t blocks = (m > 0 ? ((uint64_t)m + rows - 1) / rows : 1) * share;
+	uint64_t blocks = m > 0 ? ((uint64_t)m + rows - 1) / rows : 1;
 
 	return blocks < info->blocks_max ? (uint32_t)blocks : info->blocks_max;
 }
