@@ -364,6 +364,32 @@ static void the_gpu_space_has_the_twelve_of_the_first_tuner(void **state)
 	}
 }
 
+/* What an H200 showed, for the shapes where the rule for the default takes another turn. */
+static void the_default_on_nvidia_follows_what_was_measured(void **state)
+{
+	static const struct {
+		uint64_t m, n;
+		int64_t threads, waves, hint, weight;
+	} row[] = {{512, 4096, 256, 0, 0, 3}, {792, 4096, 256, 0, 0, 3}, {1024, 4096, 128, 8, 3, 3},
+	        {1056, 4096, 128, 8, 3, 3}, {3000, 4096, 256, 0, 0, 3}, {1024, 8192, 256, 0, 0, 3},
+	        {4096, 2880, 192, 0, 0, 3}, {2048, 5120, 160, 0, 0, 3}, {2048, 16384, 256, 0, 0, 0}};
+	struct ft_traits cuda;
+	struct ft_config config;
+
+	(void)state;
+	ft_traits_guess("cuda", &cuda);
+	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+		struct ft_problem problem = whole_of(row[i].m, row[i].n, "bf16", NULL, 0);
+
+		kernel->standard(&problem, &cuda, &config);
+		assert_int_equal(ft_config_find(&config, "BLOCK_THREADS")->value, row[i].threads);
+		assert_int_equal(ft_config_find(&config, "ROW_THREADS")->value, row[i].threads);
+		assert_int_equal(ft_config_find(&config, "waves_per_eu")->value, row[i].waves);
+		assert_int_equal(ft_config_find(&config, "NONTEMPORAL")->value, row[i].hint);
+		assert_int_equal(ft_config_find(&config, "WEIGHT")->value, row[i].weight);
+	}
+}
+
 static void configs_outside_the_space_are_refused_by_knob(void **state)
 {
 	struct ft_problem problem = whole_of(64, 4096, "bf16", NULL, 0);
@@ -409,6 +435,7 @@ int main(void)
 	        cmocka_unit_test(what_uses_less_of_the_machine_comes_first),
 	        cmocka_unit_test(usual_problems_have_twelve_configs_to_try),
 	        cmocka_unit_test(the_gpu_space_has_the_twelve_of_the_first_tuner),
+	        cmocka_unit_test(the_default_on_nvidia_follows_what_was_measured),
 	        cmocka_unit_test(configs_outside_the_space_are_refused_by_knob),
 	};
 
