@@ -53,9 +53,8 @@ static void take_winner(
 const char *lookup_winner_reason(const struct store_winner *winner)
 {
 	if (winner->busy)
-		return winner->conclusive
-		        ? "measured while something else used the device"
-		        : "the race ended before it was settled, while something else used the device";
+		return winner->conclusive ? "measured while something else used the device"
+		                          : "not settled, and something else used the device";
 	return winner->conclusive ? "" : "the race ended before it was settled";
 }
 

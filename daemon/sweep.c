@@ -758,8 +758,8 @@ static void note_disturbance(struct sweep *sweep, const struct ft_decision *deci
 		add_to_reason(trials, "; measured while something else used the device (%.0f %% of samples)",
 		        100.0 * (double)sweep->disturbed / (double)sweep->samples);
 	if (decision->slow > 0)
-		add_to_reason(trials, "; %u of %u rounds do not count, the device was slower in them",
-		        decision->slow, trials->rounds);
+		add_to_reason(trials, "; %u of %u rounds were slow and do not count", decision->slow,
+		        trials->rounds);
 	if (weather[0] != '\0')
 		add_to_reason(trials, "; %s", weather);
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -19,7 +21,7 @@
 #include "kernels/runner/hip.h"
 
 /* How a sample is taken: part of the identity of every result, raised when it changes. */
-#define GPU_METHOD "graph-2"
+#define GPU_METHOD "graph-3"
 
 enum {
 	GUARD = 1024, /* bytes of poison before and after an output */
@@ -28,6 +30,12 @@ enum {
 	TARGET_NS = 200000, /* that a sample should take */
 	LAUNCHES_MAX = 400,
 	WARM_MAX_NS = 60000000,
+	/* What tells that someone else was on the device: see is_crowded. */
+	CROWDED_NS = 300000,   /* that the host waits longer than it has to */
+	JITTER_NS = 20000,     /* that a sample or a probe may take longer, whatever it takes */
+	PATIENCE_NS = 8000000, /* spent on a sample that is disturbed, at the most */
+	RETAKES = 4,
+	LOOK_NS = 100000000, /* between two questions to the system, which take a part of a millisecond */
 	PATHS_MAX = 4,
 };
 
@@ -55,6 +63,7 @@ struct member {
 	hip_function function;
 	hip_graph_exec graph;
 	unsigned launches; /* in the graph */
+	uint64_t least_ns; /* that the graph took; 0: not yet run */
 };
 
 /* Built already, and not yet told of by build_wait. */
@@ -73,6 +82,9 @@ struct gpu {
 	/* The checking code is the same for all sweeps of an architecture. */
 	struct gpu_code check;
 	char check_key[FT_HASH_SIZE];
+	struct ft_nvidia *nvidia; /* open from the first sweep on, if there is one */
+	size_t nvidia_device;
+	bool nvidia_tried;
 
 	/* ---- of one sweep ---- */
 	bool sweeping;
@@ -103,7 +115,7 @@ struct gpu {
 	int ordinal; /* the device's number in the library */
 	bool current;
 	hip_stream stream;
-	hip_event start, stop;
+	hip_event before, start, stop; /* the probe lies between the first two, the graph behind it */
 	char *arena, *flush, *result, *scratch;
 	uint64_t span; /* bytes of x, and of y */
 	uint64_t x_at; /* offset of x in a set; y is at GUARD */
@@ -113,6 +125,13 @@ struct gpu {
 	uint64_t flush_bytes;
 	unsigned launches; /* in a sample */
 	uint64_t floor_ps; /* of an empty kernel */
+
+	/* How the device is when it is ours alone, as far as was seen. */
+	uint64_t probe_least_ns, wait_least_ns;
+	uint64_t probes, probe_sum_ns;
+	uint64_t samples, disturbed;
+	uint64_t looked_ns, looked_at; /* when the system was asked last, and what was disturbed then */
+	char said[96];                 /* what it said */
 };
 
 static struct gpu *gpu_of(struct ft_backend *backend)
@@ -306,6 +325,8 @@ static void close_backend(struct ft_backend *self)
 	gpu_code_free(&gpu->check);
 	gpu_pool_close(gpu->pool);
 	gpu->pool = NULL;
+	ft_nvidia_close(gpu->nvidia);
+	gpu->nvidia = NULL;
 }
 
 static void source_hash(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE])
@@ -436,6 +457,8 @@ static int set_up(struct gpu *gpu, struct ft_error *error)
 	        (code = take_memory(gpu, error)) ||
 	        (code = failed(gpu, gpu->hip.StreamCreateWithFlags(&gpu->stream, HIP_STREAM_NON_BLOCKING),
 	                 "cannot make a stream", error)) ||
+	        (code = failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->before, HIP_EVENT_DEFAULT),
+	                 "cannot make an event", error)) ||
 	        (code = failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->start, HIP_EVENT_DEFAULT),
 	                 "cannot make an event", error)) ||
 	        (code = failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->stop, HIP_EVENT_DEFAULT),
@@ -450,6 +473,11 @@ static void *set_up_thread(void *argument)
 	struct gpu *gpu = argument;
 
 	gpu->setup_failed = set_up(gpu, &gpu->setup_error);
+	if (is_cuda() && !gpu->nvidia_tried) {
+		gpu->nvidia = ft_nvidia_open(gpu->device[gpu->index].shown.pci);
+		gpu->nvidia_device = gpu->index;
+		gpu->nvidia_tried = true;
+	}
 	atomic_store(&gpu->setup_over, true);
 	return NULL;
 }
@@ -1075,30 +1103,83 @@ static int capture(struct gpu *gpu, const struct member *member, unsigned launch
 	return code;
 }
 
+/* What a run of a graph took, and what happened around it. */
+struct timing {
+	uint64_t elapsed_ns;
+	uint64_t probe_ns;  /* of the reading that clears the caches before it, always the same work */
+	uint64_t waited_ns; /* by the host, beyond both */
+	bool preempted;     /* so was the host's thread: its wait says nothing */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t interruptions(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
 /* Clears the caches by reading other memory, which also keeps the device busy until the graph is on its way;
  * then times the graph from its first kernel to its last. */
-static int time_graph(struct gpu *gpu, hip_graph_exec exec, uint64_t *elapsed_ns, struct ft_error *error)
+static int time_graph(struct gpu *gpu, hip_graph_exec exec, struct timing *timing, struct ft_error *error)
 {
 	int64_t quads = (int64_t)(gpu->flush_bytes / 16);
 	void *data = gpu->flush, *never = gpu->result + 128;
 	void *arguments[] = {&data, &quads, &never};
-	float milliseconds = 0;
+	float probe = 0, graph = 0;
+	uint64_t begin = now_ns(), calm = interruptions(), wall;
 	int code;
 
-	if ((code = launch(
-	             gpu, gpu->kernel[READ_ALL], gpu->traits.units * 8, CHECK_BLOCK, arguments, error)) ||
+	if ((code = failed(
+	             gpu, gpu->hip.EventRecord(gpu->before, gpu->stream), "cannot record an event", error)) ||
+	        (code = launch(
+	                 gpu, gpu->kernel[READ_ALL], gpu->traits.units * 8, CHECK_BLOCK, arguments, error)) ||
 	        (code = failed(gpu, gpu->hip.EventRecord(gpu->start, gpu->stream), "cannot record an event",
 	                 error)) ||
 	        (code = failed(
 	                 gpu, gpu->hip.GraphLaunch(exec, gpu->stream), "cannot launch a graph", error)) ||
 	        (code = failed(gpu, gpu->hip.EventRecord(gpu->stop, gpu->stream), "cannot record an event",
 	                 error)) ||
-	        (code = failed(gpu, gpu->hip.EventSynchronize(gpu->stop), "a kernel failed", error)) ||
-	        (code = failed(gpu, gpu->hip.EventElapsedTime(&milliseconds, gpu->start, gpu->stop),
+	        (code = failed(gpu, gpu->hip.EventSynchronize(gpu->stop), "a kernel failed", error)))
+		return code;
+	wall = now_ns() - begin;
+	timing->preempted = interruptions() != calm;
+	if ((code = failed(gpu, gpu->hip.EventElapsedTime(&probe, gpu->before, gpu->start),
+	             "cannot read an event", error)) ||
+	        (code = failed(gpu, gpu->hip.EventElapsedTime(&graph, gpu->start, gpu->stop),
 	                 "cannot read an event", error)))
 		return code;
-	*elapsed_ns = (uint64_t)((double)milliseconds * 1e6);
+	timing->probe_ns = (uint64_t)((double)probe * 1e6);
+	timing->elapsed_ns = (uint64_t)((double)graph * 1e6);
+	timing->waited_ns = wall - at_most(wall, timing->probe_ns + timing->elapsed_ns);
+	gpu->probes++;
+	gpu->probe_sum_ns += timing->probe_ns;
+	if (gpu->probes == 1 || timing->probe_ns < gpu->probe_least_ns)
+		gpu->probe_least_ns = timing->probe_ns;
+	if (gpu->probes == 1 || timing->waited_ns < gpu->wait_least_ns)
+		gpu->wait_least_ns = timing->waited_ns;
 	return 0;
+}
+
+/* Whether a time is beyond what the same work takes on a device that does nothing else. */
+static bool is_long(uint64_t took_ns, uint64_t least_ns)
+{
+	return took_ns > least_ns + least_ns / 2 + JITTER_NS;
+}
+
+/* Another process's kernels run in slices of time between ours: the host waits for its turn, or a slice falls into the
+ * probe. */
+static bool is_crowded(const struct gpu *gpu, const struct timing *timing)
+{
+	return is_long(timing->probe_ns, gpu->probe_least_ns) ||
+	        (!timing->preempted && timing->waited_ns > gpu->wait_least_ns + CROWDED_NS);
 }
 
 static int make_graph(struct gpu *gpu, struct member *member, unsigned launches, struct ft_error *error)
@@ -1107,6 +1188,7 @@ static int make_graph(struct gpu *gpu, struct member *member, unsigned launches,
 		gpu->hip.GraphExecDestroy(member->graph);
 	member->graph = NULL;
 	member->launches = launches;
+	member->least_ns = 0;
 	return capture(gpu, member, launches, &member->graph, error);
 }
 
@@ -1126,13 +1208,14 @@ static int measure_floor(struct gpu *gpu, struct ft_error *error)
 {
 	enum { TIMES = 3 };
 	hip_graph_exec exec = NULL;
-	uint64_t best = UINT64_MAX, elapsed;
+	struct timing timing;
+	uint64_t best = UINT64_MAX;
 	int code = capture(gpu, NULL, gpu->launches, &exec, error);
 
 	for (int i = 0; i < TIMES && !code; i++) {
-		code = time_graph(gpu, exec, &elapsed, error);
-		if (!code && elapsed < best)
-			best = elapsed;
+		code = time_graph(gpu, exec, &timing, error);
+		if (!code && timing.elapsed_ns < best)
+			best = timing.elapsed_ns;
 	}
 	if (exec)
 		gpu->hip.GraphExecDestroy(exec);
@@ -1141,11 +1224,28 @@ static int measure_floor(struct gpu *gpu, struct ft_error *error)
 	return code;
 }
 
+static void say_method(struct gpu *gpu)
+{
+	double mean = gpu->probes > 0 ? (double)gpu->probe_sum_ns / (double)gpu->probes : 0;
+
+	snprintf(gpu->base.method, sizeof gpu->base.method,
+	        "graphs of %u launches over %" PRIu64 " sets of buffers (%" PRIu64
+	        " MiB in all); caches cleared before each by reading %" PRIu64
+	        " MiB (%.1f us, %.1f in the mean); an empty kernel takes %.3f us a launch; %" PRIu64
+	        " of %" PRIu64 " samples disturbed",
+	        gpu->launches, gpu->sets, gpu->sets * gpu->set >> 20, gpu->flush_bytes >> 20,
+	        (double)gpu->probe_least_ns / 1e3, mean / 1e3, (double)gpu->floor_ps / 1e6, gpu->disturbed,
+	        gpu->samples);
+}
+
 static int warm(struct ft_backend *self, struct ft_error *error)
 {
 	struct gpu *gpu = gpu_of(self);
 	struct member *member = NULL;
-	uint64_t spent = 0, elapsed = 0, before = 0;
+	struct timing timing = {0};
+	hip_graph_exec exec = NULL;
+	uint64_t spent = 0, before = 0;
+	unsigned launches;
 	int code = get_ready(gpu, error);
 
 	for (size_t i = 0; i < gpu->count && !member; i++)
@@ -1157,55 +1257,91 @@ static int warm(struct ft_backend *self, struct ft_error *error)
 			member = &gpu->member[i];
 	if (code || !member)
 		return code ? code : ft_fail(error, FT_E_UNAVAILABLE, "no config is ready to be timed");
-	if ((code = make_graph(gpu, member, (unsigned)at_least(1, at_most(gpu->sets, 16)), error)))
-		return code;
+	launches = (unsigned)at_least(1, at_most(gpu->sets, 16));
+	code = capture(gpu, member, launches, &exec, error);
 	/* Until two in a row agree within 2 %: clocks have come up, and all code is on the device. */
-	for (unsigned i = 0; spent < WARM_MAX_NS; i++) {
-		before = elapsed;
-		if ((code = time_graph(gpu, member->graph, &elapsed, error)))
-			return code;
-		spent += elapsed + 50000;
-		if (i >= 4 && elapsed * 50 > before * 49 && elapsed * 50 < before * 51)
+	for (unsigned i = 0; spent < WARM_MAX_NS && !code; i++) {
+		before = timing.elapsed_ns;
+		code = time_graph(gpu, exec, &timing, error);
+		spent += timing.elapsed_ns + 50000;
+		if (i >= 4 && timing.elapsed_ns * 50 > before * 49 && timing.elapsed_ns * 50 < before * 51)
 			break;
 	}
-	gpu->launches = launches_for(gpu, elapsed / member->launches);
-	gpu->hip.GraphExecDestroy(member->graph);
-	member->graph = NULL;
-	if ((code = measure_floor(gpu, error)))
-		return code;
-	snprintf(self->method, sizeof self->method,
-	        "graphs of %u launches over %" PRIu64 " sets of buffers (%" PRIu64
-	        " MiB in all); caches cleared before each by reading %" PRIu64
-	        " MiB; an empty kernel takes %.3f us a launch the same way",
-	        gpu->launches, gpu->sets, gpu->sets * gpu->set >> 20, gpu->flush_bytes >> 20,
-	        (double)gpu->floor_ps / 1e6);
-	return 0;
+	if (exec)
+		gpu->hip.GraphExecDestroy(exec);
+	/* Warm again after a pause: what was sized stays so. */
+	if (!code && gpu->launches == 0) {
+		gpu->launches = launches_for(gpu, timing.elapsed_ns / launches);
+		code = measure_floor(gpu, error);
+	}
+	if (!code)
+		say_method(gpu);
+	return code;
 }
 
+/* A sample that a slice of someone else's fell into is taken again, while that is cheap. It takes half as long again as the
+ * config ever took, which no clock does to it; the decision would cut it off as well. */
 static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error)
 {
 	struct gpu *gpu = gpu_of(self);
 	struct member *member = &gpu->member[index];
-	bool first = !member->graph;
-	uint64_t elapsed;
+	bool first = !member->graph, disturbed = false, cut = true;
+	struct timing timing;
+	uint64_t spent = 0;
 	int code;
 
 	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, error)))
 		return code;
 	if (first && (code = make_graph(gpu, member, gpu->launches, error)))
 		return code;
-	if ((code = time_graph(gpu, member->graph, &elapsed, error)))
-		return code;
-	*sample_ps = elapsed * 1000 / member->launches;
+	for (unsigned i = 0; cut && i <= RETAKES && spent < PATIENCE_NS; i++) {
+		if ((code = time_graph(gpu, member->graph, &timing, error)))
+			return code;
+		if (member->least_ns == 0 || timing.elapsed_ns < member->least_ns)
+			member->least_ns = timing.elapsed_ns;
+		cut = is_long(timing.elapsed_ns, member->least_ns) ||
+		        is_long(timing.probe_ns, gpu->probe_least_ns);
+		disturbed = disturbed || cut || is_crowded(gpu, &timing);
+		spent += timing.probe_ns + timing.elapsed_ns + timing.waited_ns;
+	}
+	gpu->samples++;
+	gpu->disturbed += disturbed;
+	self->disturbed += disturbed;
+	*sample_ps = timing.elapsed_ns * 1000 / member->launches;
 	if (*sample_ps == 0)
 		*sample_ps = 1;
 	/* A config that is many times slower than the rest needs fewer launches. */
-	if (first && elapsed > 4 * (uint64_t)TARGET_NS && member->launches > 4) {
-		unsigned fewer = (unsigned)at_least(4, (uint64_t)member->launches * TARGET_NS / elapsed);
+	if (first && timing.elapsed_ns > 4 * (uint64_t)TARGET_NS && member->launches > 4) {
+		unsigned fewer =
+		        (unsigned)at_least(4, (uint64_t)member->launches * TARGET_NS / timing.elapsed_ns);
 
 		return make_graph(gpu, member, fewer, error);
 	}
 	return 0;
+}
+
+static void weather(struct ft_backend *self, struct ft_weather *told)
+{
+	struct gpu *gpu = gpu_of(self);
+	struct ft_nvidia_state state;
+	uint64_t now = now_ns();
+	bool crowded = gpu->disturbed > gpu->looked_at;
+
+	say_method(gpu);
+	if (gpu->nvidia && gpu->index == gpu->nvidia_device && now - gpu->looked_ns >= LOOK_NS) {
+		ft_nvidia_look(gpu->nvidia, crowded, &state);
+		gpu->looked_ns = now;
+		gpu->looked_at = gpu->disturbed;
+		if (state.held)
+			snprintf(gpu->said, sizeof gpu->said, "heat or power held the device's clocks down");
+		else if (state.processes > 1)
+			snprintf(gpu->said, sizeof gpu->said, "%u processes had a context on the device",
+			        state.processes);
+		else if (state.capped && !gpu->said[0])
+			snprintf(gpu->said, sizeof gpu->said, "the device's clocks were at its power limit");
+		told->rough = state.held;
+	}
+	snprintf(told->reason, sizeof told->reason, "%s", gpu->said);
 }
 
 static void finish(struct ft_backend *self)
@@ -1231,6 +1367,8 @@ static void finish(struct ft_backend *self)
 	}
 	if (gpu->check_module)
 		gpu->hip.ModuleUnload(gpu->check_module);
+	if (gpu->before)
+		gpu->hip.EventDestroy(gpu->before);
 	if (gpu->start)
 		gpu->hip.EventDestroy(gpu->start);
 	if (gpu->stop)
@@ -1267,7 +1405,14 @@ const struct gpu_code *gpu_member_code(const struct ft_backend *backend, size_t 
 static bool load(struct ft_backend *self, size_t device, unsigned *percent)
 {
 	const char *pci = self->device[device].shown.pci;
+	const struct gpu *gpu = gpu_of(self);
+	struct ft_nvidia_state state;
 
+	if (gpu->nvidia && device == gpu->nvidia_device) {
+		ft_nvidia_look(gpu->nvidia, false, &state);
+		*percent = state.load;
+		return state.load_known;
+	}
 	return strcmp(self->kind, "cuda") == 0 ? ft_load_nvidia(pci, percent) : ft_load_amd(pci, percent);
 }
 
@@ -1289,6 +1434,7 @@ struct ft_backend *gpu_backend_new(void)
 	        .warm = warm,
 	        .measure = measure,
 	        .load = load,
+	        .weather = weather,
 	        .finish = finish};
 	return &gpu->base;
 }

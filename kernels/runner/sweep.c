@@ -689,7 +689,7 @@ static void say_weather(const struct run *run, char *text, size_t size)
 {
 	char waited[64] = "";
 	if (run->waited_ns > 0)
-		snprintf(waited, sizeof(waited), "waited %.1f s for the device to be quiet",
+		snprintf(waited, sizeof(waited), "waited %.1f s for others",
 		        (double)run->waited_ns / (double)second_ns);
 	snprintf(text, size, "%s%s%s", waited, waited[0] && run->weather[0] ? "; " : "", run->weather);
 }

@@ -3,7 +3,9 @@
  *
  * Built as libcuda.so.1 and libnvrtc.so.13, so that the whole of flytune-runner-cuda runs where there is no
  * GPU. It proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
- * "memory=MIB" (what the device has), "free=MIB" (what others leave of it). The faults that the device code has for tests are acted out: one never
+ * "memory=MIB" (what the device has), "free=MIB" (what others leave of it), "crowd=N" (from the Nth reading of all memory on,
+ * every other one takes three milliseconds longer, as beside another process), "nvml=LOAD,REASONS,PROCESSES" (what the
+ * management library says, as which it poses too). The faults that the device code has for tests are acted out: one never
  * ends, and after a wild write every call fails, as on a real device. */
 
 #include <elf.h>
@@ -175,6 +177,31 @@ static int rmsnorm(const struct launch *launch)
 	return OK;
 }
 
+/* A number behind a word of FLYTUNE_PRETEND, and behind so many commas; 0 if it is not there. */
+static unsigned long pretended(const char *word, unsigned commas)
+{
+	const char *text = getenv("FLYTUNE_PRETEND");
+
+	if (!text || strncmp(text, word, strlen(word)) != 0)
+		return 0;
+	text += strlen(word);
+	for (; commas > 0 && text; commas--)
+		text = strchr(text, ',') ? strchr(text, ',') + 1 : NULL;
+	return text ? strtoul(text, NULL, 10) : 0;
+}
+
+/* How far the device's clock is ahead of the host's. */
+static long crowd_ns;
+
+static void crowd(void)
+{
+	static unsigned long readings;
+	unsigned long from = pretended("crowd=", 0);
+
+	if (from > 0 && ++readings >= from && readings % 2 == 0)
+		crowd_ns += 3000000;
+}
+
 static int run(const struct launch *launch)
 {
 	const uint64_t *a = launch->argument;
@@ -184,6 +211,8 @@ static int run(const struct launch *launch)
 		return ILLEGAL;
 	if (strcmp(name, "flytune_rmsnorm") == 0)
 		return rmsnorm(launch);
+	if (strcmp(name, "read_all") == 0)
+		crowd();
 	if (strcmp(name, "check_rows") == 0)
 		check_rows(launch);
 	else if (strcmp(name, "check_guards") == 0)
@@ -495,8 +524,13 @@ EXPORT int cuEventCreate(struct timespec **event, unsigned flags)
 
 EXPORT int cuEventRecord(struct timespec *event, struct stream *stream)
 {
+	long ahead;
+
 	(void)stream;
 	clock_gettime(CLOCK_MONOTONIC, event);
+	ahead = event->tv_nsec + crowd_ns;
+	event->tv_sec += ahead / 1000000000;
+	event->tv_nsec = ahead % 1000000000;
 	return OK;
 }
 
@@ -523,6 +557,51 @@ EXPORT int cuGetErrorString(int error, const char **text)
 {
 	*text = error == ILLEGAL ? "an illegal memory access was encountered" : "pretended error";
 	return OK;
+}
+
+/* ---- the management library ---- */
+
+EXPORT int nvmlInit_v2(void)
+{
+	return OK;
+}
+
+EXPORT int nvmlShutdown(void)
+{
+	return OK;
+}
+
+EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device)
+{
+	static char handle;
+
+	(void)pci;
+	*device = &handle;
+	return OK;
+}
+
+EXPORT int nvmlDeviceGetUtilizationRates(void *device, unsigned used[2])
+{
+	(void)device;
+	used[0] = used[1] = (unsigned)pretended("nvml=", 0);
+	return OK;
+}
+
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons)
+{
+	(void)device;
+	*reasons = pretended("nvml=", 1);
+	return OK;
+}
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *list)
+{
+	enum { INSUFFICIENT_SIZE = 7 };
+
+	(void)device;
+	(void)list;
+	*count = (unsigned)pretended("nvml=", 2);
+	return *count > 0 ? INSUFFICIENT_SIZE : OK;
 }
 
 /* ---- nvrtc ---- */

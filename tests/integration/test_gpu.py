@@ -25,14 +25,14 @@ def driver(tmp_path):
     """A folder with the pretended libraries, under the names that are looked for."""
     folder = tmp_path / "driver"
     folder.mkdir()
-    for name in ("libcuda.so.1", "libnvrtc.so.13"):
+    for name in ("libcuda.so.1", "libnvrtc.so.13", "libnvidia-ml.so.1"):
         (folder / name).symlink_to(PRETENDED)
     return folder
 
 
 @pytest.fixture
-def gpu(tmp_path, driver, daemons):
-    """A daemon on the pretended GPU. Its runners take their fault from a file, and FLYTUNE_PRETEND from another."""
+def gpus(tmp_path, driver, daemons):
+    """Daemons on the pretended GPU. Their runners take their fault from a file, and FLYTUNE_PRETEND from another."""
     runner = tmp_path / "runner-cuda"
     runner.write_text(f"""#!/bin/sh
 export LD_LIBRARY_PATH={driver}
@@ -41,9 +41,15 @@ export LD_LIBRARY_PATH={driver}
 exec {RUNNER} "$@"
 """)
     runner.chmod(0o755)
-    daemon = daemons(device="cuda", arguments=["--runner", f"cuda={runner}", "--deadline", "verify=2", "--deadline", "measure=2",
-                                               "--budget", "5"])
-    return daemon.start()
+    def start(*more):
+        return daemons(device="cuda", arguments=["--runner", f"cuda={runner}", "--deadline", "verify=2", "--deadline",
+                                                 "measure=2", "--budget", "5", *more]).start()
+    return start
+
+
+@pytest.fixture
+def gpu(gpus):
+    return gpus()
 
 
 def by_status(trials):
@@ -180,6 +186,34 @@ def test_a_full_device_is_told_in_plain_words(gpu, tmp_path):
     restart_runner(gpu)
     told = gpu.ctl("tune", *harness.shape(m=4000, n=4096), check=False)
     assert told.status == 4 and "MiB may be used" in told.json[0]["reason"]
+
+
+def test_another_process_on_the_device_is_noticed_and_the_result_marked(gpu, tmp_path):
+    (tmp_path / "pretend").write_text("crowd=60")
+    restart_runner(gpu)
+    gpu.tune(**SHAPE)
+    assert "something else used the device" in gpu.lookup(**SHAPE)["reason"]
+    told = gpu.ctl("explain", *harness.shape(**SHAPE), as_json=False).output
+    assert "waited" in told, told
+
+
+def test_a_device_that_others_use_is_left_to_them(gpus, tmp_path):
+    (tmp_path / "pretend").write_text("nvml=90,0,0")
+    gpu = gpus("--background", "idle", "--background-wait", "0.05")
+    harness.until(lambda: gpu.lookup(**SHAPE).get("reason") != "probing", "the device is probed")
+    with gpu.peer() as peer:
+        peer.call("lookup", kernel="rmsnorm", problem=harness.problem(**SHAPE), tune_on_miss=True)
+    harness.until(lambda: "waits" in (gpu.status()["background"].get("state") or ""), "it waits")
+    assert not gpu.ctl("jobs").json["jobs"]
+
+
+@pytest.mark.parametrize("says, words", [("0,64,0", "clocks down"), ("0,4,0", "power limit")])
+def test_what_the_system_says_of_the_clocks_is_reported(gpu, tmp_path, says, words):
+    (tmp_path / "pretend").write_text(f"nvml={says}")
+    restart_runner(gpu)
+    gpu.tune(**SHAPE)
+    told = gpu.ctl("explain", *harness.shape(**SHAPE), as_json=False).output
+    assert words in told, told
 
 
 def explore(driver, *words, **env):
