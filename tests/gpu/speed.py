@@ -5,7 +5,7 @@ A sample is a CUDA graph of many launches over sets of buffers, after the caches
 the contenders, flytune's among them, are captured in the same way, take the same buffers in turn, and take turns in
 rounds. "floor" is what an empty kernel takes so. Flytune's code objects are built and chosen by the runner (explore.py writes its
 choice), loaded with the driver and launched by their launch contract. Needs torch, triton and a GPU. A peer that fails is
-left out, and said so; Triton's own search over its configs is timed for each new row length, with nothing cached."""
+left out, and said so; Triton's own search over its configs is timed for each shape, with nothing cached."""
 import argparse
 import ctypes
 import json
@@ -98,11 +98,18 @@ def plain_copy(y, x, w):
     y.copy_(x)
 
 
-def triton_search(m, n, bench):
-    """Seconds that triton.autotune takes to choose among the configs, nothing of them compiled before."""
+def triton_fresh():
+    """The kernel, with nothing of it compiled in this process or on disk."""
+    os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton-", dir=CACHE)
+    return triton.jit(rms_kernel.fn)
+
+
+def triton_search(m, n, bench, kernel=None):
+    """Seconds that triton.autotune takes to choose among the configs, with nothing compiled but what `kernel` has."""
+    kernel = kernel or triton_fresh()
     block = triton.next_power_of_2(n)
     configs = [triton.Config({"EVICT": evict}, num_warps=warps) for warps, evict in TRITON_CONFIGS]
-    tuned = triton.autotune(configs=configs, key=["n"])(rms_kernel)
+    tuned = triton.autotune(configs=configs, key=["n"])(kernel)
     torch.cuda.synchronize()
     begin = time.time()
     tuned[(m,)](bench.y[0], bench.x[0], bench.w[0], n, EPS, BLOCK=block)
