@@ -171,22 +171,40 @@ static void answer_one_of_many(
 	ft_write_error(writer, &error);
 }
 
+/* The list of lookups. Mostly it is all that there is, up to the end: then it need not be walked to be found. */
+static int find_lookups(struct ft_view body, struct ft_cursor *lookups, struct ft_error *error)
+{
+	static const char name[] = "lookups";
+	struct ft_lookup_many_request request;
+	const char *text;
+	size_t length;
+	uint32_t pairs;
+
+	*lookups = ft_cursor_of(body.data, body.length);
+	if (ft_read_map(lookups, &pairs) && pairs == 1 && ft_read_text(lookups, &text, &length) &&
+	        length == sizeof(name) - 1 && memcmp(text, name, length) == 0 &&
+	        ft_peek(lookups) == FT_KIND_ARRAY)
+		return 0;
+	if (ft_decode(&ft_lookup_many_request_message, body, &request, error) != 0)
+		return -1;
+	*lookups = ft_cursor_of(request.lookups.data, request.lookups.length);
+	return 0;
+}
+
 void method_lookup_many(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_writer *writer = &session->out;
-	struct ft_lookup_many_request request;
 	struct ft_cursor cursor;
 	struct ft_error error;
 	struct ft_view question;
 	uint32_t count = 0;
 	char value[32];
 
-	if (ft_decode(&ft_lookup_many_request_message, envelope->body, &request, &error) != 0) {
+	if (find_lookups(envelope->body, &cursor, &error) != 0) {
 		session_fail(session, envelope->id, &error);
 		return;
 	}
-	cursor = ft_cursor_of(request.lookups.data, request.lookups.length);
 	if (!ft_read_array(&cursor, &count) || count == 0 || count > FT_LOOKUPS_MAX) {
 		(void)snprintf(value, sizeof(value), "%u of them", count);
 		(void)ft_fail_field(&error, FT_E_BAD_VALUE, "lookups", value, "a list of 1 to 1,024");

@@ -7,27 +7,31 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static const size_t table_bytes = (size_t)REPLIES_SETS * REPLIES_WAYS * sizeof(struct reply);
+enum { REPLIES = REPLIES_SETS * REPLIES_WAYS };
+
+static const size_t reply_bytes = (size_t)REPLIES * sizeof(struct reply);
+static const size_t table_bytes = (size_t)REPLIES * (sizeof(struct reply) + sizeof(struct reply_place));
 
 int replies_init(struct replies *replies, struct ft_error *error)
 {
-	void *memory = mmap(NULL, table_bytes, PROT_READ | PROT_WRITE,
+	uint8_t *memory = mmap(NULL, table_bytes, PROT_READ | PROT_WRITE,
 	        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	replies->set = NULL;
+	*replies = (struct replies){.reply = NULL};
 	if (memory == MAP_FAILED)
 		return ft_fail_errno(error, errno, "no memory for the table of replies");
 	/* One question must not cost two megabytes. */
 	(void)madvise(memory, table_bytes, MADV_NOHUGEPAGE);
-	replies->set = memory;
+	replies->reply = (struct reply *)(void *)memory;
+	replies->set = (struct reply_place(*)[REPLIES_WAYS])(void *)(memory + reply_bytes);
 	return 0;
 }
 
 void replies_free(struct replies *replies)
 {
-	if (replies->set != NULL)
-		(void)munmap(replies->set, table_bytes);
-	replies->set = NULL;
+	if (replies->reply != NULL)
+		(void)munmap(replies->reply, table_bytes);
+	replies->reply = NULL;
 }
 
 uint64_t replies_hash(struct ft_view question)
@@ -37,24 +41,48 @@ uint64_t replies_hash(struct ft_view question)
 	return hash != 0 ? hash : 1;
 }
 
-static bool is_of(const struct reply *reply, struct ft_view question, uint64_t hash)
+static struct reply *reply_at(const struct replies *replies, const struct reply_place *place)
 {
-	return reply->hash == hash && reply->question == question.length &&
+	return &replies->reply[place->reply - 1];
+}
+
+static bool is_of(const struct replies *replies, const struct reply_place *place, struct ft_view question,
+        uint64_t hash)
+{
+	const struct reply *reply;
+
+	if (place->hash != hash)
+		return false;
+	reply = reply_at(replies, place);
+	return reply->question == question.length &&
 	        memcmp(reply->bytes, question.data, question.length) == 0;
+}
+
+/* All that will be read of it, at once: it was last read some other question ago. */
+static void fetch(const struct reply *reply)
+{
+	for (size_t at = 0; at < REPLY_SIZE; at += 64)
+		__builtin_prefetch((const uint8_t *)reply + at);
 }
 
 struct reply *replies_find(
         const struct replies *replies, const struct board *board, struct ft_view question, uint64_t hash)
 {
-	struct reply *set = replies->set[hash % REPLIES_SETS];
+	struct reply_place *set = replies->set[hash % REPLIES_SETS];
 
 	for (int way = 0; way < REPLIES_WAYS; way++) {
-		if (!is_of(&set[way], question, hash))
+		struct reply *reply;
+
+		if (set[way].hash != hash)
 			continue;
-		if (board_version(board, set[way].stripe) != set[way].version)
+		reply = reply_at(replies, &set[way]);
+		fetch(reply);
+		if (!is_of(replies, &set[way], question, hash))
+			continue;
+		if (board_version(board, reply->stripe) != reply->version)
 			return NULL;
 		set[way].used = true;
-		return &set[way];
+		return reply;
 	}
 	return NULL;
 }
@@ -96,35 +124,45 @@ static bool find_generation(struct ft_view answer, size_t *start, size_t *end)
 	return false;
 }
 
-struct reply *replies_keep(
-        struct replies *replies, struct ft_view question, uint64_t hash, struct ft_view answer)
+/* A place of its own, a free one, or the first that was not asked for since the last one made room. */
+static struct reply_place *choose(
+        const struct replies *replies, struct reply_place *set, struct ft_view question, uint64_t hash)
 {
-	struct reply *set = replies->set[hash % REPLIES_SETS];
-	struct reply *place = NULL;
-	size_t start, end;
+	struct reply_place *place = NULL;
 
-	if (question.length > REPLY_ROOM || answer.length > REPLY_ROOM - question.length ||
-	        !find_generation(answer, &start, &end))
-		return NULL;
-	for (int way = 0; way < REPLIES_WAYS && place == NULL; way++) {
-		if (set[way].hash == 0 || is_of(&set[way], question, hash))
-			place = &set[way];
+	for (int way = 0; way < REPLIES_WAYS; way++) {
+		if (set[way].hash == 0 || is_of(replies, &set[way], question, hash))
+			return &set[way];
 	}
-	/* The first that was not asked for since the last one made room. */
 	for (int way = 0; way < REPLIES_WAYS && place == NULL; way++) {
 		if (!set[way].used)
 			place = &set[way];
 		set[way].used = false;
 	}
-	if (place == NULL)
-		place = &set[hash / REPLIES_SETS % REPLIES_WAYS];
+	return place != NULL ? place : &set[hash / REPLIES_SETS % REPLIES_WAYS];
+}
+
+struct reply *replies_keep(
+        struct replies *replies, struct ft_view question, uint64_t hash, struct ft_view answer)
+{
+	struct reply_place *place;
+	struct reply *reply;
+	size_t start, end;
+
+	if (question.length > REPLY_ROOM || answer.length > REPLY_ROOM - question.length ||
+	        !find_generation(answer, &start, &end))
+		return NULL;
+	place = choose(replies, replies->set[hash % REPLIES_SETS], question, hash);
+	if (place->reply == 0)
+		place->reply = ++replies->count;
 	place->hash = hash;
-	place->question = (uint16_t)question.length;
-	place->before = (uint16_t)start;
-	place->after = (uint16_t)(answer.length - end);
 	place->used = false;
-	memcpy(place->bytes, question.data, question.length);
-	memcpy(place->bytes + question.length, answer.data, start);
-	memcpy(place->bytes + question.length + start, answer.data + end, place->after);
-	return place;
+	reply = reply_at(replies, place);
+	reply->question = (uint16_t)question.length;
+	reply->before = (uint16_t)start;
+	reply->after = (uint16_t)(answer.length - end);
+	memcpy(reply->bytes, question.data, question.length);
+	memcpy(reply->bytes + question.length, answer.data, start);
+	memcpy(reply->bytes + question.length + start, answer.data + end, reply->after);
+	return reply;
 }

@@ -2,8 +2,9 @@
  *
  * A table of a fixed size, found by the bytes of a lookup's params, so that a repeated question is not even decoded. An
  * answer stands while its stripe's word on the board does (proto/board.h). The generation that an answer tells is the
- * store's at the time of asking, so it is left out of what is kept. The table's memory is touched as it fills; nothing
- * is allocated on a lookup's way. */
+ * store's at the time of asking, so it is left out of what is kept. Replies lie one behind the other in the order in which
+ * they first came, so that few questions take little memory and are near each other; nothing is allocated on a
+ * lookup's way. */
 #ifndef FLYTUNE_DAEMON_REPLIES_H
 #define FLYTUNE_DAEMON_REPLIES_H
 
@@ -12,14 +13,13 @@
 #include "proto/writer.h"
 
 enum {
-	REPLIES_WAYS = 2,
-	REPLIES_SETS = 4096,
+	REPLIES_WAYS = 4,
+	REPLIES_SETS = 2048,
 	REPLY_SIZE = 512,
-	REPLY_ROOM = REPLY_SIZE - 36, /* for question and answer; what is larger is not kept */
+	REPLY_ROOM = REPLY_SIZE - 28, /* for question and answer; what is larger is not kept */
 };
 
 struct reply {
-	uint64_t hash; /* of the question; 0: the place is free */
 	uint64_t version;
 	uint32_t stripe;
 	struct miss_place miss; /* where it is counted, if it is none that was tuned */
@@ -27,14 +27,24 @@ struct reply {
 	uint16_t before;        /* of the answer up to the value of its generation */
 	uint16_t after;         /* and from behind it */
 	uint8_t source;         /* enum lookup_source */
-	bool used;              /* since its set last had to make room */
 	uint8_t bytes[REPLY_ROOM];
 };
 
 _Static_assert(sizeof(struct reply) == REPLY_SIZE, "a reply fills its place");
 
+/* Where the reply to a question is; a set of them fills a line of the cache. */
+struct reply_place {
+	uint64_t hash;  /* of the question; 0: free */
+	uint32_t reply; /* counted from 1; 0: never used */
+	bool used;      /* since its set last had to make room */
+};
+
+_Static_assert(sizeof(struct reply_place) * REPLIES_WAYS == 64, "a set fills a line");
+
 struct replies {
-	struct reply (*set)[REPLIES_WAYS];
+	struct reply *reply;
+	struct reply_place (*set)[REPLIES_WAYS];
+	uint32_t count; /* replies in use; each place keeps the one that it got first */
 };
 
 int replies_init(struct replies *replies, struct ft_error *error);

@@ -135,6 +135,39 @@ static inline __attribute__((always_inline)) bool read_head(const uint8_t *at, s
 	return true;
 }
 
+/* Bytes of a value that its first byte alone tells of: numbers, nil, booleans, texts of up to 31 bytes. 0: the others. */
+/* clang-format off */
+static const uint8_t plain_size[256] = {
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x00 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x10 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x20 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x30 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x40 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x50 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x60 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0x70 */
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* 0x80 */
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* 0x90 */
+        1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, /* 0xa0 */
+        17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, /* 0xb0 */
+        1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 5, 9, 2, 3, 5, 9, /* 0xc0 */
+        2, 3, 5, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* 0xd0 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0xe0 */
+        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, /* 0xf0 */
+};
+/* clang-format on */
+
+/* A map or an array of up to 15, and the values inside. */
+static inline bool is_small_container(uint8_t first)
+{
+	return first >= 0x80 && first < 0xa0;
+}
+
+static inline uint32_t small_children(uint8_t first)
+{
+	return first < 0x90 ? 2 * (first & 0x0fu) : first & 0x0fu;
+}
+
 /* ---- the scan ---- */
 
 void ft_scan_init(struct ft_scan *scan, const struct ft_bounds *bounds)
@@ -182,31 +215,59 @@ static inline void take_value(struct ft_scan *scan)
 		scan->left[scan->depth - 1]--;
 }
 
-/* Passes over the values of one byte and the short texts, which most values are, that come next in the
- * innermost container. Whatever is longer, cut short or too much is left for the long way. */
-static inline void walk_short(struct ft_scan *scan, const uint8_t *data, size_t length)
+/* Passes over plain values and small containers, which most are. Whatever is not, is cut short, or may be too much is
+ * left for the long way. */
+static inline void walk_plain(struct ft_scan *scan, const uint8_t *data, size_t length)
 {
-	if (scan->depth == 0)
-		return;
-	size_t offset = scan->offset;
-	uint64_t left = scan->left[scan->depth - 1];
+	const uint8_t *at = data + scan->offset;
+	const uint8_t *end = data + length;
 	uint64_t pending = scan->pending;
-	while (left > 0 && offset < length) {
-		uint8_t first = data[offset];
-		size_t size = 1;
-		if (first >= 0xa0 && first < 0xc0)
-			size += first & 0x1fu;
-		else if (first >= 0x80 && first < 0xe0)
+	uint32_t depth = scan->depth;
+	uint64_t left = depth > 0 ? scan->left[depth - 1] : pending;
+
+	/* Else a plain value could announce more than the message may have. */
+	if (pending > scan->bounds.bytes || length > scan->bounds.bytes - pending)
+		return;
+	while (pending > 0) {
+		const uint64_t before = left;
+		uint32_t children;
+
+		for (; left > 0 && at < end; left--) {
+			size_t size = plain_size[*at];
+
+			if (size == 0 || size > (size_t)(end - at))
+				break;
+			at += size;
+		}
+		pending -= before - left;
+		if (left == 0 && pending > 0) {
+			/* It is closed only now that another value comes: its last may be a container, and nests as deep. */
+			left = scan->left[--depth - 1];
+			continue;
+		}
+		if (left == 0 || at == end || !is_small_container(*at))
 			break;
-		if (size > length - offset || pending - 1 + size > scan->bounds.bytes - offset)
+		children = small_children(*at);
+		if (depth >= scan->bounds.depth || children > scan->bounds.values - scan->values ||
+		        length + pending + children > scan->bounds.bytes)
 			break;
-		offset += size;
+		at++;
 		left--;
+		pending += children;
 		pending--;
+		scan->values += children;
+		if (children > 0) {
+			if (depth > 0)
+				scan->left[depth - 1] = left;
+			depth++;
+			left = children;
+		}
 	}
-	scan->offset = offset;
-	scan->left[scan->depth - 1] = left;
+	if (depth > 0)
+		scan->left[depth - 1] = left;
+	scan->depth = depth;
 	scan->pending = pending;
+	scan->offset = (size_t)(at - data);
 }
 
 int ft_scan_walk(struct ft_scan *scan, const uint8_t *data, size_t length, struct ft_error *error)
@@ -220,7 +281,7 @@ int ft_scan_walk(struct ft_scan *scan, const uint8_t *data, size_t length, struc
 			if (scan->skip > 0)
 				return 0;
 		}
-		walk_short(scan, data, length);
+		walk_plain(scan, data, length);
 		if (scan->pending == 0)
 			return 1;
 		if (scan->offset >= length)
@@ -279,6 +340,12 @@ enum ft_kind ft_peek(const struct ft_cursor *cursor)
 bool ft_read_map(struct ft_cursor *cursor, uint32_t *pairs)
 {
 	struct head head;
+
+	if (cursor->at != cursor->end && (cursor->at[0] & 0xf0) == 0x80 &&
+	        2 * (cursor->at[0] & 0x0fu) < have(cursor)) {
+		*pairs = *cursor->at++ & 0x0fu;
+		return true;
+	}
 	if (!expect(cursor, FT_KIND_MAP, &head))
 		return false;
 	*pairs = (uint32_t)(head.children / 2);
@@ -289,6 +356,12 @@ bool ft_read_map(struct ft_cursor *cursor, uint32_t *pairs)
 bool ft_read_array(struct ft_cursor *cursor, uint32_t *elements)
 {
 	struct head head;
+
+	if (cursor->at != cursor->end && (cursor->at[0] & 0xf0) == 0x90 &&
+	        (cursor->at[0] & 0x0fu) < have(cursor)) {
+		*elements = *cursor->at++ & 0x0fu;
+		return true;
+	}
 	if (!expect(cursor, FT_KIND_ARRAY, &head))
 		return false;
 	*elements = (uint32_t)head.children;
@@ -350,6 +423,11 @@ bool ft_read_uint(struct ft_cursor *cursor, uint64_t *value)
 	struct head head;
 	uint64_t bits = 0;
 	bool negative = false;
+
+	if (cursor->at != cursor->end && cursor->at[0] < 0x80) {
+		*value = *cursor->at++;
+		return true;
+	}
 	if (!read_integer(cursor, &head, &bits, &negative) || negative)
 		return false;
 	*value = bits;
@@ -386,6 +464,14 @@ bool ft_read_real(struct ft_cursor *cursor, double *value)
 bool ft_read_text(struct ft_cursor *cursor, const char **text, size_t *length)
 {
 	struct head head;
+	size_t plain = cursor->at == cursor->end ? 0 : (size_t)cursor->at[0] - 0xa0;
+
+	if (cursor->at != cursor->end && plain < 0x20 && plain < have(cursor)) {
+		*text = (const char *)cursor->at + 1;
+		*length = plain;
+		cursor->at += 1 + plain;
+		return true;
+	}
 	if (!expect(cursor, FT_KIND_TEXT, &head))
 		return false;
 	*text = (const char *)cursor->at + head.size;
@@ -408,12 +494,31 @@ bool ft_read_bytes(struct ft_cursor *cursor, const uint8_t **data, size_t *lengt
 bool ft_read_view(struct ft_cursor *cursor, struct ft_view *view)
 {
 	const uint8_t *at = cursor->at;
+
 	/* Values still to come; never more than there are bytes, so the walk is bounded without a depth. */
 	uint64_t pending = 1;
 	while (pending > 0) {
 		size_t left = (size_t)(cursor->end - at);
 		struct head head;
-		if (left == 0 || !read_head(at, left, &head) || head.kind == FT_KIND_END)
+
+		if (left == 0)
+			return false;
+		if (plain_size[*at] != 0) {
+			if (plain_size[*at] > left)
+				return false;
+			at += plain_size[*at];
+			pending--;
+			continue;
+		}
+		if (is_small_container(*at)) {
+			pending += small_children(*at);
+			pending--;
+			at++;
+			if (pending >= left)
+				return false;
+			continue;
+		}
+		if (!read_head(at, left, &head) || head.kind == FT_KIND_END)
 			return false;
 		pending += head.children - 1;
 		if (head.follows > left - head.size || pending > left - head.size - head.follows)
