@@ -9,17 +9,18 @@
 
 /* ---- answers given before ---- */
 
-static enum board_verdict check(
-        const flytune_client *client, const struct cache_terms *terms, struct flytune_answer *answer)
+static inline enum board_verdict check(
+        const flytune_client *client, const struct cache_terms *terms, uint64_t *generation)
 {
 	struct board_sight sight;
 	enum board_verdict verdict;
 	uint64_t latest;
 
+	*generation = 0;
 	if (client->token[0] == '\0') {
 		verdict = boards_check(&client->boards, terms->serial, terms->stripe, terms->version, &sight);
-		if (verdict != BOARD_CHANGED && sight.generation != 0)
-			answer->generation = sight.generation;
+		if (verdict != BOARD_CHANGED)
+			*generation = sight.generation;
 		return verdict;
 	}
 	/* What a generation says, it says for ever: the board only tells whether the daemon is there. */
@@ -29,37 +30,49 @@ static enum board_verdict check(
 	return sight.alive ? BOARD_STANDS : BOARD_AWAY;
 }
 
-bool lookup_at_once(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+/* With the generation that the board told, if it did. */
+static inline bool copy(const struct cache_key *key, const struct cache_hit *hit, uint64_t generation,
+        struct flytune_answer *answer)
 {
-	struct cache_terms terms;
-	enum board_verdict verdict;
-	uint32_t flags = FLYTUNE_ANSWER_KEPT;
-	uint32_t place;
-
-	if (!cache_find(&client->cache, key, answer, &terms, &place))
+	if (!cache_copy(key, hit, answer))
 		return false;
-	verdict = check(client, &terms, answer);
-	if (verdict == BOARD_CHANGED || (client->autotune == FLYTUNE_AUTOTUNE_FORCE && !terms.swept))
-		return false;
-	if (verdict == BOARD_AWAY) {
-		/* Now and then somebody has to look for a successor. */
-		if (clock_now() >= atomic_load_explicit(&client->paused_until, memory_order_relaxed))
-			return false;
-		flags |= FLYTUNE_ANSWER_AWAY;
-	}
-	cache_count(&client->cache, place);
-	answer->flags = flags;
+	if (generation != 0)
+		answer->generation = generation;
 	return true;
 }
 
-bool lookup_at_once_sized(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+/* Into a structure of this library's size, which is left in pieces when nothing is found. */
+static inline bool answer_at_once(
+        flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+{
+	struct cache_hit hit;
+	enum board_verdict verdict;
+	uint64_t generation;
+
+	if (!cache_find(&client->cache, key, &hit))
+		return false;
+	verdict = check(client, &hit.terms, &generation);
+	if (verdict == BOARD_CHANGED || (client->autotune == FLYTUNE_AUTOTUNE_FORCE && !hit.terms.swept))
+		return false;
+	/* Now and then somebody has to look for a successor. */
+	if (verdict == BOARD_AWAY &&
+	        clock_now() >= atomic_load_explicit(&client->paused_until, memory_order_relaxed))
+		return false;
+	if (!copy(key, &hit, generation, answer))
+		return false;
+	cache_count(&client->cache, hit.place);
+	answer->flags = FLYTUNE_ANSWER_KEPT | (verdict == BOARD_AWAY ? (uint32_t)FLYTUNE_ANSWER_AWAY : 0);
+	return true;
+}
+
+bool lookup_at_once(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
 {
 	struct flytune_answer ours;
 
 	if (sized_length(answer) == sizeof *answer)
-		return lookup_at_once(client, key, answer);
+		return answer_at_once(client, key, answer);
 	memset(&ours, 0, sizeof ours);
-	return lookup_at_once(client, key, &ours) && sized_out(answer, &ours, sizeof ours);
+	return answer_at_once(client, key, &ours) && sized_out(answer, &ours, sizeof ours);
 }
 
 /* While the daemon is away nothing can change an answer, so those that it gave, and did not take back before it went,
@@ -67,18 +80,20 @@ bool lookup_at_once_sized(flytune_client *client, const struct cache_key *key, s
 static bool find_kept(struct lookup *lookup)
 {
 	flytune_client *client = lookup->client;
-	struct cache_terms terms;
-	uint32_t place;
+	struct cache_hit hit;
+	uint64_t generation = 0;
 
-	if (!cache_find(&client->cache, &lookup->key, &lookup->answer, &terms, &place))
+	if (!cache_find(&client->cache, &lookup->key, &hit))
 		return false;
 	/* A daemon without a board says nothing of changes. */
 	if (client->token[0] == '\0' &&
-	        (terms.serial != 0 ||
+	        (hit.terms.serial != 0 ||
 	                atomic_load_explicit(&client->boards.serial, memory_order_relaxed) != 0) &&
-	        check(client, &terms, &lookup->answer) == BOARD_CHANGED)
+	        check(client, &hit.terms, &generation) == BOARD_CHANGED)
 		return false;
-	cache_count(&client->cache, place);
+	if (!copy(&lookup->key, &hit, generation, &lookup->answer))
+		return false;
+	cache_count(&client->cache, hit.place);
 	lookup->answer.size = sizeof lookup->answer;
 	lookup->answer.flags = FLYTUNE_ANSWER_AWAY | FLYTUNE_ANSWER_KEPT;
 	return true;
@@ -283,7 +298,7 @@ static enum flytune_code answer_asking(flytune_client *client, const struct cach
 	return FLYTUNE_OK;
 }
 
-enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
+static enum flytune_code look_up(flytune_client *client, const flytune_problem *problem,
         const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
 {
 	struct flytune_lookup_options options;
@@ -307,7 +322,21 @@ enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *
 		}
 	}
 	key = cache_key(problem, device);
-	if (client->autotune != FLYTUNE_AUTOTUNE_NEVER && lookup_at_once_sized(client, &key, answer))
+	if (client->autotune != FLYTUNE_AUTOTUNE_NEVER && lookup_at_once(client, &key, answer))
 		return FLYTUNE_OK;
 	return answer_asking(client, &key, timeout_ms, answer, out);
+}
+
+enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
+        const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
+{
+	/* What nearly every call is, without the rest around it. */
+	if (given == NULL && sized_length(answer) == sizeof *answer &&
+	        client->autotune != FLYTUNE_AUTOTUNE_NEVER) {
+		struct cache_key key = cache_key(problem, client->device);
+
+		if (answer_at_once(client, &key, answer))
+			return FLYTUNE_OK;
+	}
+	return look_up(client, problem, given, answer, out);
 }

@@ -12,11 +12,8 @@ struct lookup {
 	struct flytune_answer answer;
 };
 
-/* From what is kept: no system call, no lock, nothing written but a count of this thread's group. `answer` is of this
- * library's size, and is left in pieces when nothing is found. */
+/* From what is kept: no system call, no lock, nothing written but a count of this thread's group. */
 bool lookup_at_once(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer);
-/* As lookup_at_once, into the structure of a program that was built against any release. */
-bool lookup_at_once_sized(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer);
 /* Fills in the request, and takes the count of answers given since it was last told; the daemon did not hear of it:
  * give it back. */
 void lookup_prepare(struct lookup *lookup, struct ft_lookup_request *request);

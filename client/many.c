@@ -284,7 +284,7 @@ static struct asked *look_at_once(struct many *many, size_t count)
 		if (many->errors != NULL)
 			memset(&many->errors[i], 0, sizeof many->errors[i]);
 		if (many->client->autotune != FLYTUNE_AUTOTUNE_NEVER &&
-		        lookup_at_once_sized(many->client, &key, answer_of(many, i)))
+		        lookup_at_once(many->client, &key, answer_of(many, i)))
 			continue;
 		many->count++;
 		if (rest == NULL)

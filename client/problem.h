@@ -11,16 +11,17 @@ enum {
 };
 
 struct flytune_problem {
+	/* Kernel and whole as one row of bytes, the same for equal problems, zero to the end of its last word. In front,
+	 * with its length and hash: a lookup that is answered from memory reads no more. */
+	uint64_t hash; /* of the key */
+	uint32_t key_words;
+	uint64_t key[PROBLEM_KEY_WORDS];
 	char kernel[FT_NAME_SIZE];
 	struct ft_problem given;          /* travels to the daemon, which fills in its own defaults */
 	struct ft_problem whole;          /* as given where this library does not know the kernel */
 	const struct ft_kernel *built_in; /* NULL: only the daemon may know it */
 	bool admitted;                    /* by the built-in kernel's rules */
 	struct ft_error refusal;          /* why not */
-	/* Kernel and whole as one row of bytes, the same for equal problems, zero to the end of its last word. */
-	uint32_t key_words;
-	uint64_t key[PROBLEM_KEY_WORDS];
-	uint64_t hash; /* of the key */
 };
 
 bool problem_equal(const flytune_problem *a, const flytune_problem *b);

@@ -342,7 +342,7 @@ bool ft_read_map(struct ft_cursor *cursor, uint32_t *pairs)
 	struct head head;
 
 	if (cursor->at != cursor->end && (cursor->at[0] & 0xf0) == 0x80 &&
-	        2 * (cursor->at[0] & 0x0fu) < have(cursor)) {
+	        small_children(cursor->at[0]) < have(cursor)) {
 		*pairs = *cursor->at++ & 0x0fu;
 		return true;
 	}

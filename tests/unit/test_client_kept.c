@@ -74,17 +74,16 @@ static void keep(struct cache *cache, const flytune_problem *problem, const char
 static uint64_t find(const struct cache *cache, const flytune_problem *problem, const char *device)
 {
 	struct cache_key key = cache_key(problem, device);
-	struct cache_terms terms;
 	struct flytune_answer answer;
-	uint32_t place;
+	struct cache_hit hit;
 
-	if (!cache_find(cache, &key, &answer, &terms, &place))
+	if (!cache_find(cache, &key, &hit) || !cache_copy(&key, &hit, &answer))
 		return 0;
-	assert_int_equal(answer.generation, terms.serial);
+	assert_int_equal(answer.generation, hit.terms.serial);
 	assert_int_equal(answer.time_ns, answer.generation);
 	assert_int_equal(answer.revision, answer.generation);
-	assert_int_equal(terms.version, answer.generation);
-	assert_int_equal(terms.stripe, answer.generation % 4096);
+	assert_int_equal(hit.terms.version, answer.generation);
+	assert_int_equal(hit.terms.stripe, answer.generation % 4096);
 	assert_int_equal(answer.knob_count, answer.generation % (FLYTUNE_KNOBS_MAX + 1));
 	for (uint32_t i = 0; i < answer.knob_count; i++)
 		assert_int_equal(answer.knob[i].value, answer.generation);
@@ -164,21 +163,19 @@ static void repeats_are_counted_told_once_and_given_back(void **state)
 	struct cache cache;
 	flytune_problem *problem = rmsnorm(64);
 	struct cache_key key = cache_key(problem, nowhere);
-	struct cache_terms terms;
-	struct flytune_answer answer;
-	uint32_t place;
+	struct cache_hit hit;
 
 	(void)state;
 	assert_int_equal(cache_init(&cache, 16), 0);
 	keep(&cache, problem, nowhere, 1);
 	for (int i = 0; i < 5; i++) {
-		assert_true(cache_find(&cache, &key, &answer, &terms, &place));
-		cache_count(&cache, place);
+		assert_true(cache_find(&cache, &key, &hit));
+		cache_count(&cache, hit.place);
 	}
 	assert_int_equal(cache_take_repeats(&cache, &key), 5);
 	assert_int_equal(cache_take_repeats(&cache, &key), 0);
 	cache_return_repeats(&cache, &key, 5);
-	cache_count(&cache, place);
+	cache_count(&cache, hit.place);
 	assert_int_equal(cache_take_repeats(&cache, &key), 6);
 	cache_return_repeats(&cache, &key, 6);
 	cache_mend(&cache); /* a child has nothing to tell of what its parent counted */
@@ -206,20 +203,19 @@ static void *read_on(void *data)
 	while (!atomic_load(&race->done)) {
 		unsigned which = (unsigned)(check_random(&random) % RACED);
 		struct cache_key key = cache_key(race->problem[which], nowhere);
-		struct cache_terms terms;
 		struct flytune_answer answer;
-		uint32_t place;
+		struct cache_hit hit;
 		bool whole;
 
-		if (!cache_find(&race->cache, &key, &answer, &terms, &place))
+		if (!cache_find(&race->cache, &key, &hit) || !cache_copy(&key, &hit, &answer))
 			continue;
-		whole = answer.generation % RACED == which && terms.serial == answer.generation &&
+		whole = answer.generation % RACED == which && hit.terms.serial == answer.generation &&
 		        answer.revision == answer.generation &&
 		        answer.knob_count == answer.generation % (FLYTUNE_KNOBS_MAX + 1);
 		for (uint32_t i = 0; i < answer.knob_count; i++)
 			whole = whole && answer.knob[i].value == (int64_t)answer.generation;
 		atomic_fetch_add(whole ? &race->found : &race->torn, 1);
-		cache_count(&race->cache, place);
+		cache_count(&race->cache, hit.place);
 	}
 	return NULL;
 }
