@@ -542,12 +542,13 @@ def main():
     os.makedirs(args.code_dir, exist_ok=True)
     known = Known(args)
     status = 0
-    for part in args.parts:
+    # what was kept for the cost and not needed goes to the passes that are left
+    for place, part in enumerate(args.parts + ["agree"] * ("agree" in args.parts)):
         if part == "tell":
             continue
         rows = known.data["cost"]
         unknown_cost = any(shape not in rows for shape in args.cost)
-        known.reserve = 75 if part != "cost" and "cost" in args.parts and unknown_cost else 0
+        known.reserve = 75 if "cost" in args.parts[place + 1:] and unknown_cost else 0
         try:
             PARTS[part](args, known)
         except Exception as error:  # what is known is told all the same

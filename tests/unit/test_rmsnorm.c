@@ -368,8 +368,7 @@ static void the_gpu_space_has_the_twelve_of_the_first_tuner(void **state)
 static void the_default_on_nvidia_follows_what_was_measured(void **state)
 {
 	static const struct {
-		uint64_t m, n;
-		int64_t threads, waves, hint, weight;
+		int64_t m, n, threads, waves, hint, weight;
 	} row[] = {{512, 4096, 256, 0, 0, 3}, {792, 4096, 256, 0, 0, 3}, {1024, 4096, 128, 8, 3, 3},
 	        {1056, 4096, 128, 8, 3, 3}, {3000, 4096, 256, 0, 0, 3}, {1024, 8192, 256, 0, 0, 3},
 	        {4096, 2880, 192, 0, 0, 3}, {2048, 5120, 160, 0, 0, 3}, {2048, 16384, 256, 0, 0, 0}};
