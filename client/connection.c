@@ -289,6 +289,8 @@ static enum call_result await_reply(struct connection *connection, uint64_t id, 
 		}
 		if (reply->type == FT_RESPONSE && reply->error.data != NULL) {
 			ft_read_failure(reply->error, error);
+			if (strcmp(error->code, FT_E_STOPPING) == 0)
+				return lost(error, FT_E_AWAY, "flytuned is stopping");
 			/* A daemon that closes on us says why under the id 0. */
 			if (reply->id == 0)
 				return CALL_LOST;

@@ -1,6 +1,7 @@
 #include "client/handle.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ enum {
 	AUTOTUNE_TIMEOUT_MS = 60000,
 	CACHE_ENTRIES = 1024,
 	CALL_ATTEMPTS = 3,
+	COME_BACK_MS = 5000, /* that a call which was lost grants a daemon that is restarted */
+	LOOK_AGAIN_MS = 20,
 };
 
 const char *flytune_version(void)
@@ -448,6 +451,7 @@ static enum call_result take(flytune_client *client, uint64_t deadline, bool pat
 	pthread_mutex_lock(&client->lock);
 	client->connecting = false;
 	if (result == CALL_DONE) {
+		atomic_store_explicit(&client->lost_at, 0, memory_order_relaxed);
 		breaker_connected(&client->breaker);
 	} else if (result == CALL_LATE && hurried &&
 	        clock_now() < connection->started_at + (uint64_t)client->lookup_timeout_ms * CLOCK_MS) {
@@ -537,19 +541,36 @@ static void drop_idle(flytune_client *client)
 	pthread_mutex_unlock(&client->lock);
 }
 
+/* Whether a call that was lost is to be asked again: the daemon was there a moment ago, so it is most likely being
+ * restarted. A lookup has a default to give instead, and does not wait for it. */
+static bool comes_back(
+        const flytune_client *client, uint64_t deadline, bool patient, const struct ft_error *error)
+{
+	uint64_t lost_at = atomic_load_explicit(&client->lost_at, memory_order_relaxed);
+	uint64_t now = clock_now();
+
+	if (!patient || lost_at == 0 || strcmp(error->code, FT_E_AWAY) != 0 || now >= deadline ||
+	        now - lost_at > COME_BACK_MS * CLOCK_MS)
+		return false;
+	poll(NULL, 0, LOOK_AGAIN_MS);
+	return true;
+}
+
 enum call_result client_call(flytune_client *client, const char *method, const struct ft_message *message,
         const void *body, uint64_t deadline, bool patient, struct connection **connection,
         struct ft_envelope *reply, struct ft_error *error)
 {
 	enum call_result result = CALL_LOST;
 
-	for (int i = 0; i < CALL_ATTEMPTS; i++) {
+	for (int lost = 0; lost < CALL_ATTEMPTS;) {
 		bool stale;
 
 		result = client_take(client, deadline, patient, connection, error);
+		if (result == CALL_LOST && comes_back(client, deadline, patient, error))
+			continue;
 		if (result != CALL_DONE)
 			return result;
-		stale = (*connection)->used || i == 0;
+		stale = (*connection)->used || lost == 0;
 		result = connection_call(
 		        *connection, method, message, body, deadline, NULL, NULL, reply, error);
 		switch (result) {
@@ -564,6 +585,8 @@ enum call_result client_call(flytune_client *client, const char *method, const s
 			if (stale && strcmp(error->code, FT_E_AWAY) == 0) {
 				client_drop(client, *connection, NULL);
 				drop_idle(client);
+				atomic_store_explicit(&client->lost_at, clock_now(), memory_order_relaxed);
+				lost++;
 				continue;
 			}
 			client_drop(client, *connection, error);

@@ -37,6 +37,8 @@ struct flytune_client {
 	struct cache cache;
 	/* The breaker's, for those who have an answer anyway and would not wait for the lock; 0: it is closed. */
 	_Atomic uint64_t paused_until;
+	_Atomic uint64_t
+	        lost_at; /* when a daemon that had answered closed on this client; 0 once one answers again */
 	int64_t lookup_timeout_ms, call_timeout_ms, autotune_timeout_ms;
 	char guessed_kind[16]; /* of this host's first device, until the daemon names one */
 	flytune_log_fn log;
@@ -74,7 +76,8 @@ void client_give(flytune_client *client, struct connection *connection);
 void client_drop(flytune_client *client, struct connection *connection, const struct ft_error *error);
 
 /* One request and its reply on a pooled connection. A connection that turns out to have died since it was
- * last used is replaced and the request sent again, so it must be one that may be repeated. After CALL_DONE
+ * last used is replaced and the request sent again, so it must be one that may be repeated; a patient call then waits
+ * for a daemon that is restarted. After CALL_DONE
  * the caller reads the reply and then hands the connection back; otherwise that is done. */
 enum call_result client_call(flytune_client *client, const char *method, const struct ft_message *message,
         const void *body, uint64_t deadline, bool patient, struct connection **connection,

@@ -27,6 +27,12 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 	if (subject_admit(&requests->subject, requests->devices, request->kernel, request->device,
 	            &request->problem, error) != 0)
 		return -1;
+	/* What a device is decides the default: until it was heard, the answers that will stand are not known. */
+	if (generation != 0 && requests->subject.device->state == DEVICE_PROBING) {
+		requests->too_early = true;
+		return ft_fail(error, FT_E_GENERATION, "the device %s is still to be heard",
+		        requests->subject.device->shown.id);
+	}
 	if (!readable ||
 	        lookup_answer(requests->store, &requests->subject, generation, &requests->answer, source,
 	                error) != 0) {
@@ -115,7 +121,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 		return 0;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
 	        look_up(requests, &request, &source, error) != 0) {
-		requests->refused++;
+		requests->refused += !requests->too_early;
 		return -1;
 	}
 	requests->lookups[source]++;
@@ -142,6 +148,17 @@ static uint64_t loop_ns(const struct session *session)
 	return uv_now(session->pipe.loop) * 1000000;
 }
 
+/* Of a message that could not be answered yet, the only case in which a lookup waits. */
+static void ask_again_later(struct requests *requests, struct session *session,
+        const struct ft_envelope *envelope, method_call *call)
+{
+	struct ft_error error;
+
+	requests->too_early = false;
+	if (requests_park(requests, session, envelope, call, &error) != 0)
+		session_fail(session, envelope->id, &error);
+}
+
 void method_lookup(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_writer *writer = &session->out;
@@ -154,7 +171,10 @@ void method_lookup(struct requests *requests, struct session *session, const str
 		return;
 	}
 	writer->length = began;
-	session_fail(session, envelope->id, &error);
+	if (requests->too_early)
+		ask_again_later(requests, session, envelope, method_lookup);
+	else
+		session_fail(session, envelope->id, &error);
 }
 
 static void answer_one_of_many(
@@ -198,6 +218,7 @@ void method_lookup_many(
 	struct ft_cursor cursor;
 	struct ft_error error;
 	struct ft_view question;
+	size_t began = writer->length;
 	uint32_t count = 0;
 	char value[32];
 
@@ -218,5 +239,10 @@ void method_lookup_many(
 	ft_write_array(writer, count);
 	for (uint32_t i = 0; i < count && ft_read_view(&cursor, &question); i++)
 		answer_one_of_many(requests, question, loop_ns(session), writer);
+	if (requests->too_early) {
+		writer->length = began;
+		ask_again_later(requests, session, envelope, method_lookup_many);
+		return;
+	}
 	session_appended(session);
 }

@@ -8,6 +8,8 @@
 
 #include "daemon/store_internal.h"
 
+enum { CURRENT_MAX = 256 };
+
 struct step {
 	struct store *store;
 	MDB_txn *txn;
@@ -129,37 +131,84 @@ static int look_at_history(struct step *step)
 	return rc;
 }
 
+/* What some device has as its identity now; the identity of a trial alone does not say whose it was. More of them than
+ * there is room for: *complete is false, and no trial can be called stale. */
+struct current {
+	uint32_t count;
+	uint32_t identity[CURRENT_MAX];
+};
+
+static bool is_current(const struct current *current, uint32_t identity)
+{
+	for (uint32_t i = 0; i < current->count; i++) {
+		if (current->identity[i] == identity)
+			return true;
+	}
+	return false;
+}
+
+static int find_current(struct step *step, struct current *current, bool *complete)
+{
+	static const uint8_t first[1] = {RECORD_IDENTITY};
+	MDB_val key = store_value(first, sizeof(first));
+	MDB_val value;
+	MDB_cursor *cursor;
+	uint32_t last = 0; /* device; ids begin at 1 */
+	int rc = mdb_cursor_open(step->txn, step->store->dbi, &cursor);
+
+	*complete = true;
+	if (rc != 0)
+		return rc;
+	rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+	for (; rc == 0; rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+		const uint8_t *bytes = key.mv_data;
+		uint32_t device, identity;
+
+		if (key.mv_size != RECORD_IDENTITY_SIZE || bytes[0] != RECORD_IDENTITY)
+			break;
+		device = record_get_u32(bytes + 1);
+		if (device == last)
+			continue; /* of a device the newest stands first */
+		last = device;
+		rc = store_read_identity(step->txn, step->store->dbi, device, &identity);
+		if (rc != 0)
+			break;
+		*complete = identity != 0 && current->count < CURRENT_MAX;
+		if (!*complete)
+			break;
+		if (!is_current(current, identity))
+			current->identity[current->count++] = identity;
+	}
+	mdb_cursor_close(cursor);
+	return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
 static int look_at_trials(struct step *step)
 {
 	struct store *store = step->store;
 	struct record_key *place = &store->stale_at;
-	uint32_t known = 0, now = 0; /* the last device asked about, and its identity */
+	struct current current = {0};
 	MDB_cursor *cursor;
 	MDB_val key, value;
 	uint32_t looked = 0;
-	int rc = mdb_cursor_open(step->txn, store->dbi, &cursor);
+	bool complete;
+	int rc = find_current(step, &current, &complete);
 
+	if (rc != 0 || !complete || current.count == 0)
+		return rc;
+	rc = mdb_cursor_open(step->txn, store->dbi, &cursor);
 	if (rc != 0)
 		return rc;
 	rc = seek_behind(cursor, place, RECORD_TRIALS, &key, &value);
 	for (; rc == 0 && looked < store->limits.collect_rows;
 	        rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT), looked++) {
 		const uint8_t *bytes = key.mv_data;
-		uint32_t device, identity;
 
 		if (key.mv_size != RECORD_TRIALS_SIZE || bytes[0] != RECORD_TRIALS) {
 			rc = MDB_NOTFOUND;
 			break;
 		}
-		device = record_get_u32(bytes + 5);
-		identity = record_get_u32(bytes + RECORD_PROBLEM_SIZE);
-		if (device != known) {
-			rc = store_read_identity(step->txn, store->dbi, device, &now);
-			if (rc != 0)
-				break;
-			known = device;
-		}
-		if (now != 0 && identity != now)
+		if (!is_current(&current, record_get_u32(bytes + RECORD_PROBLEM_SIZE)))
 			doom(step, bytes, key.mv_size);
 		remember_place(place, &key);
 	}
@@ -210,9 +259,10 @@ void store_collect(struct store *store)
 		if (rc == 0)
 			rc = delete_doomed(&step, &step.meta.history);
 	}
-	if (rc == 0 &&
+	store->filling = rc == 0 &&
 	        store_used_bytes(step.txn, store->dbi) >=
-	                store->map_bytes / 100 * store->limits.stale_percent) {
+	                store->map_bytes / 100 * store->limits.stale_percent;
+	if (store->filling) {
 		rc = look_at_trials(&step);
 		nothing = nothing && step.count == 0;
 		if (rc == 0)

@@ -140,6 +140,7 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 {
 	const char *reason = "no result yet";
 	struct store_answer known;
+	uint32_t identity;
 	bool near = false;
 	int found = 0;
 
@@ -153,9 +154,9 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 		answer->device[0] = '\0';
 		goto standard;
 	}
-	if (generation != 0 &&
-	        store_device_identity(store, subject->kernel->subject, generation) !=
-	                subject->kernel->identity)
+	/* None: the device was just heard for the first time, and that is not stored yet. */
+	identity = generation != 0 ? store_device_identity(store, subject->kernel->subject, generation) : 0;
+	if (identity != 0 && identity != subject->kernel->identity)
 		return ft_fail(error, FT_E_GENERATION,
 		        "generation %llu was answered under another compiler, driver or kernel source",
 		        (unsigned long long)generation);

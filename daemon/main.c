@@ -95,7 +95,8 @@ static void close_rest(void *data)
 static void maybe_close_store(struct daemon *daemon)
 {
 	if (!daemon->stopping || daemon->store_closing ||
-	        (daemon->has_devices && !devices_idle(&daemon->devices)))
+	        (daemon->has_devices && !devices_idle(&daemon->devices)) ||
+	        (daemon->has_server && !server_idle(&daemon->server)))
 		return;
 	daemon->store_closing = true;
 	faulted_store = NULL;
@@ -119,10 +120,10 @@ static void stop(struct daemon *daemon)
 		queue_stop(&daemon->queue);
 	if (daemon->has_requests)
 		requests_stop(&daemon->requests);
-	if (daemon->has_server)
-		server_stop(&daemon->server);
 	if (daemon->has_devices)
 		devices_stop(&daemon->devices, true);
+	if (daemon->has_server)
+		server_stop(&daemon->server);
 	maybe_close_store(daemon);
 }
 
@@ -200,6 +201,14 @@ static void published_answers(void *data, uint64_t generation)
 	struct daemon *daemon = data;
 
 	board_tell_generation(&daemon->board, generation);
+}
+
+static void store_mended(void *data)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->has_queue && !daemon->stopping)
+		queue_store_mended(&daemon->queue);
 }
 
 static void store_logs(void *data, int level, const char *message)
@@ -306,10 +315,16 @@ static void client_closed(void *data, struct session *session)
 		requests_session_closed(&daemon->requests, session);
 }
 
+static void clients_gone(void *data)
+{
+	maybe_close_store(data);
+}
+
 static const struct server_events server_events = {
         .message = client_message,
         .batch_end = client_batch_end,
         .closed = client_closed,
+        .drained = clients_gone,
 };
 
 /* ---- start ---- */
@@ -366,6 +381,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .log_data = &daemon->log,
 	        .publish = publish_answer,
 	        .published = published_answers,
+	        .mended = store_mended,
 	        .changed_data = daemon,
 	};
 	char code[280];

@@ -8,7 +8,7 @@
 
 #include "daemon/lookup.h"
 
-enum { RETRY_MS = 2000 };
+enum { RETRY_FIRST_MS = 2000, RETRY_LAST_MS = 60000 };
 
 /* Jobs of one command come within this time. */
 static const uint64_t together_ns = 10000000000;
@@ -70,6 +70,11 @@ static uint64_t wall_ns(void)
 
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int stopping(struct ft_error *error)
+{
+	return ft_fail(error, FT_E_STOPPING, "the daemon is stopping; its jobs go on when it is back");
 }
 
 static void set_state(struct job *job, const char *state)
@@ -325,6 +330,15 @@ static void retry_end(uv_timer_t *timer)
 		commit_end(queue->running);
 }
 
+void queue_store_mended(struct queue *queue)
+{
+	queue->retry_ms = RETRY_FIRST_MS;
+	if (!queue->retry_waits || queue->stopping)
+		return;
+	(void)uv_timer_stop(&queue->retry);
+	retry_end(&queue->retry);
+}
+
 static void end_committed(void *data, uint64_t generation, const struct ft_error *error)
 {
 	struct job *job = data;
@@ -338,7 +352,10 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		        job->info.job, error->message);
 		if (queue->running == job) {
 			queue->retry_waits = true;
-			(void)uv_timer_start(&queue->retry, retry_end, RETRY_MS, 0);
+			(void)uv_timer_start(&queue->retry, retry_end, queue->retry_ms, 0);
+			queue->retry_ms *= 2;
+			if (queue->retry_ms > RETRY_LAST_MS)
+				queue->retry_ms = RETRY_LAST_MS;
 		} else {
 			/* A cancelled job that never ran: it goes on as it was. */
 			job->ending = false;
@@ -350,6 +367,7 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 	if (queue->running == job) {
 		bool busy = queue->retry_trials != NULL && queue->retry_trials->busy;
 
+		queue->retry_ms = RETRY_FIRST_MS;
 		sweep_stored(&queue->sweep);
 		trials_free(queue->retry_trials);
 		queue->retry_trials = NULL;
@@ -737,7 +755,7 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 	struct ft_error error;
 
 	if (queue->stopping) {
-		(void)ft_fail(&error, FT_E_UNAVAILABLE, "the daemon is stopping");
+		(void)stopping(&error);
 		goto fail;
 	}
 	if (job == NULL && ask->most != 0 && count_jobs(queue, ask->user) >= ask->most) {
@@ -814,6 +832,8 @@ int queue_wait(struct queue *queue, uint64_t id, queue_done done, void *data, st
 		done(data, &job->info, NULL);
 		return 0;
 	}
+	if (queue->stopping)
+		return stopping(error);
 	wait = calloc(1, sizeof(*wait));
 	if (wait == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
@@ -850,6 +870,8 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 		done(data, &job->info, NULL);
 		return 0;
 	}
+	if (queue->stopping)
+		return stopping(error);
 	wait = calloc(1, sizeof(*wait));
 	if (wait == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
@@ -1002,6 +1024,7 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	        .options = options,
 	        .events = events,
 	        .data = data,
+	        .retry_ms = RETRY_FIRST_MS,
 	};
 	sweep_init(&queue->sweep, devices, store, log, options, &sweep_events, queue);
 	if (store_begin(store, error) != 0)
@@ -1029,7 +1052,7 @@ void queue_stop(struct queue *queue)
 
 	queue->stopping = true;
 	sweep_abandon(&queue->sweep);
-	(void)ft_fail(&error, FT_E_UNAVAILABLE, "the daemon is stopping; the job goes on when it is back");
+	(void)stopping(&error);
 	for (struct job *job = queue->first; job != NULL; job = job->next) {
 		call_waits(&job->waits, NULL, &error);
 		call_waits(&job->cancels, NULL, &error);

@@ -61,6 +61,7 @@ struct queue {
 	bool paused;
 	struct pause *pauses; /* who waits until nothing runs */
 	uv_timer_t retry;     /* of a final commit that the store refused */
+	uint32_t retry_ms;    /* until the next attempt: twice the one before */
 	struct trials *retry_trials;
 	struct subject retry_subject;
 	uint64_t retry_space;
@@ -74,6 +75,8 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
         struct ft_error *error);
 /* Stops the running sweep without ending its job: it goes on after the next start. */
 void queue_stop(struct queue *queue);
+/* The store takes writes again: what it refused is tried at once. */
+void queue_store_mended(struct queue *queue);
 void queue_free(struct queue *queue);
 
 struct queue_ask {

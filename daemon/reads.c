@@ -739,14 +739,19 @@ int store_get_note(struct store *store, const char *name, struct ft_writer *valu
 
 uint32_t store_device_identity(struct store *store, uint32_t device, uint64_t generation)
 {
+	uint32_t first = 0;
+
 	if (generation == 0)
 		generation = UINT64_MAX;
 	for (size_t i = 0; i < store->identity_count; i++) {
 		const struct store_identity *entry = &store->identity[i];
 
 		/* Of a device the newest stands first. */
-		if (entry->device == device && entry->generation <= generation)
+		if (entry->device != device)
+			continue;
+		if (entry->generation <= generation)
 			return entry->identity;
+		first = entry->identity;
 	}
-	return 0;
+	return first;
 }

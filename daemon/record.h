@@ -18,6 +18,7 @@ enum {
 	RECORD_STEM_SIZE = 25,    /* of these, all before the ladder */
 	RECORD_HISTORY_SIZE = RECORD_PROBLEM_SIZE + 8,
 	RECORD_TRIALS_SIZE = RECORD_PROBLEM_SIZE + 4,
+	RECORD_IDENTITY_SIZE = 13,
 	RECORD_NOTE_NAME_MAX = RECORD_KEY_MAX - 1,
 
 	RECORD_TRIALS_LIMIT = 16 << 20, /* bytes of any one value */

@@ -237,6 +237,8 @@ int requests_park(struct requests *requests, struct session *session, const stru
 	struct parked **end = &requests->parked;
 	struct parked *parked;
 
+	if (requests->stopping)
+		return ft_fail(error, FT_E_STOPPING, "the daemon is stopping");
 	if (requests->parked_count >= PARKED_MAX)
 		return ft_fail(error, FT_E_BUSY, "too many requests wait for a device to be found");
 	parked = calloc(1, sizeof(*parked) + length);
@@ -308,7 +310,8 @@ void requests_stop(struct requests *requests)
 
 	if (requests->census.timer.data != NULL)
 		census_stop(&requests->census);
-	(void)ft_fail(&error, FT_E_UNAVAILABLE, "the daemon is stopping");
+	requests->stopping = true;
+	(void)ft_fail(&error, FT_E_STOPPING, "the daemon is stopping");
 	while (requests->parked != NULL) {
 		struct parked *parked = requests->parked;
 

@@ -39,6 +39,8 @@ struct requests {
 	struct replies replies;
 	struct parked *parked;
 	unsigned parked_count;
+	bool too_early;          /* a lookup that names a generation found its device not heard yet */
+	bool stopping;           /* what cannot be answered at once is not answered any more */
 	struct ft_answer answer; /* of the lookup being answered: large, so not on the stack of each */
 	struct subject subject;
 };

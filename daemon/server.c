@@ -1,6 +1,7 @@
 #include "daemon/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,17 @@ enum {
 	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to tell the one too many why */
 	PARTIAL_MAX_MS = 30000,    /* from the first bytes of a message to its last */
 	SWEEP_MS = 5000,
+	ACCEPTED_AT_ONCE = 64, /* before those that are in have their turn again */
+	BREATH_MS = 500,       /* after nothing could be accepted */
+	LEAVE_MS = 3000,       /* for the last answers to be read */
 };
+
+static void drained(struct server *server)
+{
+	if (!uv_is_closing((uv_handle_t *)&server->sweeper))
+		uv_close((uv_handle_t *)&server->sweeper, NULL);
+	server->events->drained(server->data);
+}
 
 static void session_closed(void *data, struct session *session)
 {
@@ -29,6 +40,8 @@ static void session_closed(void *data, struct session *session)
 		session->next->previous = session->previous;
 	server->count--;
 	log_line(server->log, LOG_LEVEL_DEBUG, "session closed session=%" PRIu64, session->number);
+	if (server->stopping && server->count == 0)
+		drained(server);
 }
 
 static void session_message(void *data, struct session *session, const struct ft_envelope *envelope)
@@ -100,21 +113,28 @@ static const struct session_events session_events = {
         .closed = session_closed,
 };
 
-static void connected(uv_stream_t *listener, int status)
+/* ---- accepting ---- */
+
+static int accept_one(const struct server *server)
 {
-	struct server *server = listener->data;
-	struct session *session;
+	int descriptor;
+
+	do {
+		descriptor = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	} while (descriptor < 0 && (errno == EINTR || errno == ECONNABORTED));
+	return descriptor;
+}
+
+static void begin_session(struct server *server, int descriptor)
+{
+	struct session *session =
+	        session_new(server->loop, server->log, &server->limits, &session_events, server);
 	struct ft_error error;
 
-	if (status != 0) {
-		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "cannot accept: %s",
-		        uv_strerror(status));
-		return;
-	}
-	session = session_new(server->loop, server->log, &server->limits, &session_events, server);
 	if (session == NULL) {
 		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "no memory for a client");
-		return; /* the listener stops polling until uv_accept: it is the brake */
+		(void)close(descriptor);
+		return;
 	}
 	session->number = ++server->accepted;
 	session->next = server->first;
@@ -122,7 +142,8 @@ static void connected(uv_stream_t *listener, int status)
 		server->first->previous = session;
 	server->first = session;
 	server->count++;
-	if (uv_accept(listener, (uv_stream_t *)&session->pipe) != 0) {
+	if (uv_pipe_open(&session->pipe, descriptor) != 0) {
+		(void)close(descriptor);
 		session_close(session);
 		return;
 	}
@@ -143,6 +164,73 @@ static void connected(uv_stream_t *listener, int status)
 	log_line(server->log, LOG_LEVEL_DEBUG, "session opened session=%" PRIu64 " uid=%u pid=%" PRId64,
 	        session->number, session->user, session->process);
 }
+
+static void tell_and_close(int descriptor, const struct ft_error *why)
+{
+	uint8_t room[1024];
+	struct ft_writer writer;
+
+	ft_writer_init_fixed(&writer, room, sizeof(room));
+	ft_write_failure(&writer, 0, why);
+	/* A fresh socket takes it, and who has left needs it no more. */
+	if (ft_writer_ok(&writer))
+		(void)send(descriptor, room, writer.length, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)close(descriptor);
+}
+
+static void ready_to_accept(uv_poll_t *poll, int status, int events);
+
+static void breathed(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	(void)uv_poll_start(&server->poll, UV_READABLE, ready_to_accept);
+}
+
+/* One is let in on the reserve and told; where even that does not help, nothing is accepted for a while. Those who are
+ * in notice neither. True if someone was told. */
+static bool refuse_one(struct server *server, int failure)
+{
+	struct ft_error error;
+	int descriptor;
+
+	log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "cannot accept: %s clients=%u",
+	        strerror(failure), server->count);
+	if (server->reserve >= 0)
+		(void)close(server->reserve);
+	descriptor = accept_one(server);
+	if (descriptor >= 0) {
+		server->refused++;
+		(void)ft_fail(&error, FT_E_BUSY, "the daemon has no descriptor left for another client: %s",
+		        strerror(failure));
+		tell_and_close(descriptor, &error);
+	}
+	server->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return descriptor >= 0;
+}
+
+static void ready_to_accept(uv_poll_t *poll, int status, int events)
+{
+	struct server *server = poll->data;
+
+	(void)status;
+	(void)events;
+	for (int i = 0; i < ACCEPTED_AT_ONCE; i++) {
+		int descriptor = accept_one(server);
+
+		if (descriptor >= 0) {
+			begin_session(server, descriptor);
+		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+			return;
+		} else if (!refuse_one(server, errno)) {
+			(void)uv_poll_stop(poll);
+			(void)uv_timer_start(&server->breath, breathed, BREATH_MS, 0);
+			return;
+		}
+	}
+}
+
+/* ---- the socket ---- */
 
 /* Removes the socket file that a dead daemon left. A live one keeps its own. */
 static int clear_stale(const char *path, struct ft_error *error)
@@ -180,10 +268,10 @@ static int clear_stale(const char *path, struct ft_error *error)
 static int bind_socket(struct server *server, struct ft_error *error)
 {
 	const char *path = server->options->socket;
-	char directory[108];
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char directory[sizeof(address.sun_path)];
 	char *slash;
 	struct stat facts;
-	int status;
 
 	if (clear_stale(path, error) != 0)
 		return -1;
@@ -191,13 +279,19 @@ static int bind_socket(struct server *server, struct ft_error *error)
 	slash = strrchr(directory, '/');
 	if (slash != NULL && slash != directory) {
 		*slash = '\0';
-		/* libuv tells a missing directory as a lack of permission. */
 		if (stat(directory, &facts) != 0)
 			return ft_fail_errno(error, errno, "the directory of socket %s", path);
 	}
-	status = uv_pipe_bind(&server->listener, path);
-	if (status != 0)
-		return ft_fail(error, FT_E_SYSTEM, "cannot make socket %s: %s", path, uv_strerror(status));
+	server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (server->listener < 0)
+		return ft_fail_errno(error, errno, "cannot make a socket");
+	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (bind(server->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+	        lstat(path, &facts) != 0)
+		return ft_fail_errno(error, errno, "cannot make socket %s", path);
+	server->named = true;
+	server->device = facts.st_dev;
+	server->inode = facts.st_ino;
 	if (chmod(path, 0660) != 0)
 		return ft_fail_errno(error, errno, "cannot set the mode of socket %s", path);
 	/* Root may give it to any group, others to one that they are in. */
@@ -207,11 +301,34 @@ static int bind_socket(struct server *server, struct ft_error *error)
 	return 0;
 }
 
+static void remove_name(struct server *server)
+{
+	struct stat facts;
+
+	/* Whoever has put another in its place keeps that. */
+	if (server->named && lstat(server->options->socket, &facts) == 0 && facts.st_dev == server->device &&
+	        facts.st_ino == server->inode)
+		(void)unlink(server->options->socket);
+	server->named = false;
+}
+
+/* A quarter where there are so few that the reserve would leave none. */
+static uint32_t clients_that_fit(const struct options *options)
+{
+	struct rlimit limit;
+	uint64_t room;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+		return (uint32_t)options->clients_max;
+	room = limit.rlim_cur > 2UL * DESCRIPTORS_RESERVED ? limit.rlim_cur - DESCRIPTORS_RESERVED
+	                                                   : limit.rlim_cur / 4;
+	return (uint32_t)(options->clients_max < room ? options->clients_max : room);
+}
+
 int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
         const struct access *access, int descriptor, const struct server_events *events, void *data,
         struct ft_error *error)
 {
-	struct rlimit limit;
 	int status;
 
 	*server = (struct server){
@@ -221,33 +338,27 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .access = access,
 	        .events = events,
 	        .data = data,
-	        .clients_max = (uint32_t)options->clients_max,
+	        .clients_max = clients_that_fit(options),
+	        .listener = descriptor,
+	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		uint64_t room = limit.rlim_cur > 2UL * DESCRIPTORS_RESERVED
-		        ? limit.rlim_cur - DESCRIPTORS_RESERVED
-		        : DESCRIPTORS_RESERVED / 2;
-
-		if (server->clients_max > room)
-			server->clients_max = (uint32_t)room;
-	}
-	(void)uv_timer_init(loop, &server->sweeper);
-	server->sweeper.data = server;
-	(void)uv_pipe_init(loop, &server->listener, 0);
-	server->listener.data = server;
-	if (descriptor >= 0) {
-		status = uv_pipe_open(&server->listener, descriptor);
-		if (status != 0)
-			return ft_fail(error, FT_E_SYSTEM, "cannot use the socket that was handed over: %s",
-			        uv_strerror(status));
-	} else if (bind_socket(server, error) != 0) {
+	if (descriptor < 0 && bind_socket(server, error) != 0)
 		return -1;
-	}
-	status = uv_listen((uv_stream_t *)&server->listener, SOMAXCONN, connected);
+	if (listen(server->listener, SOMAXCONN) != 0)
+		return ft_fail_errno(error, errno, "cannot listen on %s", options->socket);
+	status = uv_poll_init(loop, &server->poll, server->listener);
+	if (status != 0)
+		return ft_fail(error, FT_E_SYSTEM, "cannot use the socket: %s", uv_strerror(status));
+	(void)uv_timer_init(loop, &server->sweeper);
+	(void)uv_timer_init(loop, &server->breath);
+	server->polled = true;
+	server->poll.data = server;
+	server->sweeper.data = server;
+	server->breath.data = server;
+	status = uv_poll_start(&server->poll, UV_READABLE, ready_to_accept);
 	if (status != 0)
 		return ft_fail(
 		        error, FT_E_SYSTEM, "cannot listen on %s: %s", options->socket, uv_strerror(status));
-	server->listening = true;
 	return 0;
 }
 
@@ -262,18 +373,51 @@ void server_broadcast(struct server *server, uint64_t job, const struct ft_messa
 	}
 }
 
+static void close_listener(struct server *server)
+{
+	remove_name(server);
+	if (server->listener >= 0)
+		(void)close(server->listener);
+	if (server->reserve >= 0)
+		(void)close(server->reserve);
+	server->listener = server->reserve = -1;
+}
+
+/* One that does not read must not hold up the end. */
+static void leave(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	for (struct session *session = server->first; session != NULL; session = session->next)
+		session_close(session);
+}
+
 void server_stop(struct server *server)
 {
+	bool named = server->named;
+	int descriptor;
+
 	server->stopping = true;
-	server->listening = false;
-	if (server->listener.loop != NULL && !uv_is_closing((uv_handle_t *)&server->listener))
-		uv_close((uv_handle_t *)&server->listener, NULL);
-	if (server->sweeper.loop != NULL && !uv_is_closing((uv_handle_t *)&server->sweeper))
-		uv_close((uv_handle_t *)&server->sweeper, NULL);
-	for (struct session *session = server->first; session != NULL; session = session->next) {
-		/* One that does not read must not hold up the end. */
-		if (session->writing || session->out.length > 0)
-			session_flush(session);
-		session_close(session);
+	if (!server->polled) {
+		close_listener(server);
+		return;
 	}
+	/* First the name: from then on nobody comes to wait. */
+	remove_name(server);
+	while (named && (descriptor = accept_one(server)) >= 0)
+		begin_session(server, descriptor);
+	uv_close((uv_handle_t *)&server->poll, NULL);
+	uv_close((uv_handle_t *)&server->breath, NULL);
+	close_listener(server);
+	for (struct session *session = server->first; session != NULL; session = session->next)
+		session_finish(session);
+	if (server->count == 0)
+		drained(server);
+	else
+		(void)uv_timer_start(&server->sweeper, leave, LEAVE_MS, 0);
+}
+
+bool server_idle(const struct server *server)
+{
+	return server->count == 0;
 }

@@ -1,4 +1,7 @@
-/* The server: the listening socket and the sessions of all clients. */
+/* The server: the listening socket and the sessions of all clients.
+ *
+ * The socket is polled and accepted from here, not by libuv's listener, which accepts until nobody waits and never comes
+ * back once no descriptor is left. */
 #ifndef FLYTUNE_DAEMON_SERVER_H
 #define FLYTUNE_DAEMON_SERVER_H
 
@@ -9,6 +12,7 @@ struct server_events {
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
 	void (*batch_end)(void *data, struct session *session);
 	void (*closed)(void *data, struct session *session); /* the session still has its pending replies */
+	void (*drained)(void *data); /* after server_stop: the last session is closed */
 };
 
 struct server {
@@ -18,9 +22,15 @@ struct server {
 	const struct access *access;
 	const struct server_events *events;
 	void *data;
-	uv_pipe_t listener;
-	uv_timer_t sweeper; /* runs only while a session has half a message, or asks nothing more */
-	bool listening;
+	int listener;           /* -1 if there is none */
+	bool named;             /* the socket has a file that this process made */
+	uint64_t device, inode; /* of that file */
+	int reserve;            /* a descriptor to be given up, so that the one too many can be told why */
+	uv_poll_t poll;
+	uv_timer_t breath; /* runs while nothing can be accepted */
+	uv_timer_t
+	        sweeper; /* runs only while a session has half a message, or asks nothing more; then until the end */
+	bool polled; /* the handles above are open */
 	bool stopping;
 	struct session *first;
 	uint32_t count;
@@ -40,7 +50,11 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 /* To every session that watches this job, or all. */
 void server_broadcast(
         struct server *server, uint64_t job, const struct ft_message *message, const void *body);
-/* Stops listening and closes every session once what it is owed is written. */
+/* Takes nothing new: whoever asked until now, or waits to be let in, is answered and closed, and `drained` follows. Who
+ * does not read the answers in time goes without. Where the socket was handed over, those who wait in its queue are left
+ * to the next daemon. */
 void server_stop(struct server *server);
+/* No session is open. */
+bool server_idle(const struct server *server);
 
 #endif

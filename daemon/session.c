@@ -41,6 +41,18 @@ void session_close(struct session *session)
 	uv_close((uv_handle_t *)&session->pipe, handle_closed);
 }
 
+void session_finish(struct session *session)
+{
+	uv_os_fd_t descriptor;
+
+	session->watching = false;
+	/* What the client sends from now on it is told was not taken; what it sent before is read to its end. */
+	if (uv_fileno((uv_handle_t *)&session->pipe, &descriptor) != 0 || shutdown(descriptor, SHUT_RD) != 0)
+		session_close(session);
+	else if (session->finished)
+		session_flush(session);
+}
+
 /* ---- writing ---- */
 
 static size_t owed(const struct session *session)

@@ -76,6 +76,8 @@ struct session *session_new(uv_loop_t *loop, const struct log *log, struct sessi
         const struct session_events *events, void *data);
 /* After uv_accept. */
 int session_start(struct session *session, const struct access *access, struct ft_error *error);
+/* Takes no more than what is in the socket by now, answers it, and closes. */
+void session_finish(struct session *session);
 /* Closes now; `closed` follows. */
 void session_close(struct session *session);
 /* Tells why, writes what is owed, closes. */

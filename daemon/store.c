@@ -26,6 +26,7 @@ const struct store_limits store_limits_usual = {
         .stale_percent = 80,
         .refuse_percent = 95,
         .probe_ms = 2000,
+        .probe_most_ms = 60000,
         .check_bytes = UINT64_C(64) << 20,
 };
 
@@ -103,7 +104,7 @@ void store_log_later(struct store *store, int level, const char *format, ...)
 
 /* ---- errors ---- */
 
-static uint64_t free_bytes(const struct directory *directory)
+uint64_t store_free_bytes(const struct directory *directory)
 {
 	struct statvfs info;
 
@@ -128,7 +129,7 @@ enum fault store_fault(struct directory *directory, int code, struct ft_error *e
 	case ENOSPC:
 	case EDQUOT:
 	case EIO:
-		left = free_bytes(directory);
+		left = store_free_bytes(directory);
 		if (code == EIO && left > NEARLY_FULL)
 			break;
 		if (code == EDQUOT)
@@ -139,6 +140,11 @@ enum fault store_fault(struct directory *directory, int code, struct ft_error *e
 		return FAULT_ROOM;
 	case EROFS:
 		ft_fail(error, FT_E_STORE, "the file system of %s is read-only", directory->path);
+		return FAULT_ROOM;
+	case EPERM:
+	case EACCES:
+		ft_fail(error, FT_E_STORE, "the store in %s may not be written: %s", directory->path,
+		        mdb_strerror(code));
 		return FAULT_ROOM;
 	case MDB_TXN_FULL:
 		ft_fail(error, FT_E_STORE, "too much for one transaction of the store in %s",
@@ -711,7 +717,7 @@ static void on_report(uv_async_t *async)
 	struct store *store = async->data;
 	struct store_batch *finished;
 	struct store_line *lines;
-	bool stopped, reopened;
+	bool stopped, reopened, degraded;
 
 	pthread_mutex_lock(&store->lock);
 	finished = store->finished;
@@ -728,6 +734,7 @@ static void on_report(uv_async_t *async)
 	stopped = store->stopped;
 	reopened = store->reopened;
 	store->reopened = false;
+	degraded = store->degraded[0] != '\0';
 	pthread_mutex_unlock(&store->lock);
 
 	report_lines(store, lines);
@@ -737,6 +744,9 @@ static void on_report(uv_async_t *async)
 	if (reopened && store->changed != NULL)
 		store->changed(store->changed_data, NULL);
 	report_batches(store, finished);
+	if (store->was_degraded && !degraded && store->mended != NULL)
+		store->mended(store->changed_data);
+	store->was_degraded = degraded;
 	if (!stopped || !store->thread_runs)
 		return;
 	/* What `done` submitted since comes back at once, refused; only then is there nothing left to tell.
@@ -852,6 +862,7 @@ int store_open(
 	store->publish = options->publish;
 	store->published = options->published;
 	store->changed = options->changed;
+	store->mended = options->mended;
 	store->changed_data = options->changed_data;
 	store->limits = options->limits != NULL ? *options->limits : store_limits_usual;
 	store->map_bytes = options->map_bytes != 0 ? options->map_bytes : UINT64_C(16) << 30;
@@ -942,7 +953,8 @@ void store_facts(struct store *store, struct store_facts *facts)
 	if (facts->degraded[0] == '\0' &&
 	        facts->bytes / 100 >= facts->limit / 10000 * store->limits.refuse_percent)
 		snprintf(facts->degraded, sizeof(facts->degraded),
-		        "the store is nearly full (%" PRIu64 " of %" PRIu64 " bytes): new jobs are refused",
+		        "the store is nearly full (%" PRIu64 " of %" PRIu64
+		        " bytes): new jobs and imports are refused",
 		        facts->bytes, facts->limit);
 }
 

@@ -28,10 +28,12 @@ struct store_limits {
 	uint32_t history_rows;    /* and at least so many of each problem */
 	uint32_t collect_commits; /* a step of collection after so many commits */
 	uint32_t collect_rows;    /* looked at in one step */
-	uint32_t stale_percent;  /* of the map: trials of identities that are no device's now are collected */
-	uint32_t refuse_percent; /* of the map: new jobs and trials are refused, answers are not */
-	uint32_t probe_ms;       /* between attempts to write while writes fail */
-	uint64_t check_bytes;    /* after a run that did not end in peace: a store up to this size is always
+	uint32_t stale_percent; /* of the map: trials of identities that are no device's now are collected */
+	uint32_t
+	        refuse_percent; /* of the map: new jobs, trials and imports are refused, single answers are not */
+	uint32_t probe_ms; /* after the first write that fails; the pause doubles from attempt to attempt */
+	uint32_t probe_most_ms; /* and grows no longer than this */
+	uint64_t check_bytes;   /* after a run that did not end in peace: a store up to this size is always
 	                            checked, a larger one if a signal such as SIGBUS ended the run, or at the
 	                            second such run in a row */
 };
@@ -52,6 +54,7 @@ struct store_options {
 	void (*published)(void *data, uint64_t generation);
 	/* The same once more on the loop thread, when reads see it, before any `done` of the commit. May be NULL. */
 	void (*changed)(void *data, const struct store_key *key);
+	void (*mended)(void *data); /* writes that failed go through again. May be NULL. */
 	void *changed_data;
 };
 
@@ -81,8 +84,10 @@ struct store_facts {
 	uint64_t answers;      /* problems with an answer record */
 	uint64_t damaged;      /* since start */
 	uint64_t commits;
-	uint64_t stuck_ns;             /* for which the writer has been at the same group; 0: it is not */
-	char degraded[FT_REASON_SIZE]; /* why writes fail now, "" if they do not */
+	uint64_t stuck_ns; /* for which the writer has been at the same group; 0: it is not */
+	char degraded
+	        [FT_REASON_SIZE]; /* why writes fail now, "" if they do not: after one that did not fit, until
+	                                  one at least as large did */
 };
 void store_facts(struct store *store, struct store_facts *facts);
 
@@ -182,7 +187,8 @@ int store_each_job(struct store *store, bool (*visit)(void *data, const struct f
 uint64_t store_next_job(struct store *store); /* a new id, never given before, even across crashes */
 /* What was kept under a short name (see store_batch_note): 1 found, 0 not, -1 error. */
 int store_get_note(struct store *store, const char *name, struct ft_writer *value, struct ft_error *error);
-/* The identity that a device had at a generation (0: now); 0 if none was set. */
+/* The identity that a device had at a generation (0: now). Before one was set it is the first, since nothing was answered
+ * under another; 0 if none ever was. */
 uint32_t store_device_identity(struct store *store, uint32_t device, uint64_t generation);
 
 /* ---- writes ---- */

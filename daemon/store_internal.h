@@ -104,6 +104,7 @@ struct store {
 	void (*publish)(void *data, const struct store_key *key);
 	void (*published)(void *data, uint64_t generation);
 	void (*changed)(void *data, const struct store_key *key);
+	void (*mended)(void *data);
 	void *changed_data;
 	MDB_dbi dbi; /* the same number in every environment */
 	pthread_t thread;
@@ -124,6 +125,7 @@ struct store {
 	bool reserving;
 	uint64_t damaged_seen[STORE_DAMAGED_SEEN]; /* hashes of keys that were logged */
 	uint64_t damaged;
+	bool was_degraded; /* when the writer last reported */
 	bool thread_runs;
 	void (*closed)(void *data);
 	void *closed_data;
@@ -134,8 +136,13 @@ struct store {
 	/* the writer's */
 	struct store_name_record *unwritten; /* names that no commit has kept yet */
 	uint32_t since_collection;
+	bool filling;                           /* so full that a step of collection follows every commit */
 	struct record_key collect_at, stale_at; /* where the next step goes on */
 	uint32_t collect_rank;
+	uint64_t unfit;         /* bytes of the largest write that did not fit; 0 once one as large did */
+	uint64_t free_then;     /* bytes that the disk had free when it last did not */
+	uint64_t next_probe_ns; /* monotonic */
+	uint32_t probe_pause_ms;
 
 	pthread_mutex_t lock;
 	pthread_cond_t wake; /* of the writer */
@@ -162,12 +169,14 @@ struct store {
 enum fault {
 	FAULT_NONE,
 	FAULT_BATCH,       /* this batch cannot be kept, others can */
-	FAULT_ROOM,        /* disk or map full, or read-only: later batches are tried anew */
+	FAULT_ROOM,        /* disk or map full, or not to be written: later batches are tried anew */
 	FAULT_ENVIRONMENT, /* it must be closed and opened again */
 };
 /* Says what `code` (of LMDB, or an errno) means, and fills `error` in words that help. What hints at damage
  * has the store checked at the next start. */
 enum fault store_fault(struct directory *directory, int code, struct ft_error *error);
+
+uint64_t store_free_bytes(const struct directory *directory); /* of its disk */
 
 /* ---- shared ---- */
 

@@ -207,8 +207,8 @@ static void trials_stored(void *data, uint64_t generation, const struct ft_error
 	}
 	if (error != NULL) {
 		/* Nothing is lost: the trials are in memory, and go with the next batch. */
-		log_line(sweep->log, LOG_LEVEL_WARNING, "trials not stored job=%" PRIu64 ": %s",
-		        sweep->job->job, error->message);
+		log_limited(sweep->log, &sweep->unstored, LOG_LEVEL_WARNING,
+		        "trials not stored job=%" PRIu64 ": %s", sweep->job->job, error->message);
 		sweep->dirty = true;
 		while (sweep->storing_notes != NULL) {
 			struct sweep_note *note = sweep->storing_notes;

@@ -65,6 +65,7 @@ struct sweep {
 	/* Trials on their way to the store: one batch in flight, later changes wait for the next. */
 	bool dirty;
 	bool storing;
+	struct log_limit unstored;
 	struct sweep_note *waiting; /* newest first */
 	struct sweep_note *storing_notes;
 	struct sweep_note *last_notes; /* of a sweep that has decided: stored with its job */

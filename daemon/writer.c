@@ -3,6 +3,7 @@
  * A transaction begins and ends in one function, and the thread is never cancelled: LMDB's write lock belongs
  * to its thread, and one that ends holding it takes the process down with it. */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,12 +257,29 @@ static int apply_op(struct change *change, struct store_batch *batch, const stru
 
 /* ---- one transaction ---- */
 
-/* Whether the batch brings what is no longer taken when the store is nearly full. Answers still are: they are
- * small, and an operator must be able to change them. */
-static bool needs_room(struct change *change, const struct store_batch *batch)
+static uint64_t bytes_of(const struct store_batch *batch, const struct store_batch *end)
 {
-	if (!batch->grows || batch->answers)
-		return false;
+	uint64_t bytes = 0;
+
+	for (; batch != end; batch = batch->next) {
+		for (const struct op *op = batch->first; op != NULL; op = op->next)
+			bytes += op->key_length + op->value_length + op->problem_length;
+	}
+	return bytes;
+}
+
+/* How much the batch brings of what is no longer taken when the store is nearly full, 0 for none. Answers still are,
+ * unless they come in crowds: single ones are small, and an operator must be able to change them. */
+static uint64_t needs_room(struct change *change, const struct store_batch *batch)
+{
+	enum { CROWD = 64 };
+	uint64_t bytes;
+
+	if (!batch->grows && !batch->answers)
+		return 0;
+	bytes = bytes_of(batch, batch->next);
+	if (batch->answers)
+		return batch->count > CROWD ? bytes : 0;
 	for (const struct op *op = batch->first; op != NULL; op = op->next) {
 		MDB_val at = store_value(op->bytes, op->key_length);
 		MDB_val value;
@@ -269,22 +287,23 @@ static bool needs_room(struct change *change, const struct store_batch *batch)
 		if (op->kind == OP_GROW ||
 		        (op->kind == OP_JOB &&
 		                mdb_get(change->txn, change->store->dbi, &at, &value) == MDB_NOTFOUND))
-			return true;
+			return bytes;
 	}
-	return false;
+	return 0;
 }
 
 static int apply_batch(struct change *change, struct store_batch *batch)
 {
 	const struct store *store = change->store;
 	uint64_t most = store->map_bytes / 100 * store->limits.refuse_percent;
+	uint64_t brings = needs_room(change, batch);
 
 	batch->generation = 0;
 	batch->failed = false;
-	if (needs_room(change, batch) && store_used_bytes(change->txn, store->dbi) >= most) {
+	if (brings > 0 && store_used_bytes(change->txn, store->dbi) + brings >= most) {
 		batch->failed = true;
 		ft_fail(&batch->error, FT_E_STORE,
-		        "the store is more than %u %% full; new jobs and trials are refused",
+		        "the store would be more than %u %% full: new jobs, trials and imports are refused",
 		        (unsigned)store->limits.refuse_percent);
 		return 0;
 	}
@@ -428,12 +447,20 @@ static void fail_from(struct store_batch *batch, const struct ft_error *error)
 	}
 }
 
+/* The same reason, although its figures may have moved on. */
+static bool same_reason(const char *a, const char *b)
+{
+	size_t words = strcspn(a, "0123456789");
+
+	return words == strcspn(b, "0123456789") && strncmp(a, b, words) == 0;
+}
+
 static void set_degraded(struct store *store, const char *why)
 {
 	bool changed;
 
 	pthread_mutex_lock(&store->lock);
-	changed = strncmp(store->degraded, why, sizeof(store->degraded) - 1) != 0;
+	changed = !same_reason(store->degraded, why);
 	snprintf(store->degraded, sizeof(store->degraded), "%s", why);
 	pthread_mutex_unlock(&store->lock);
 	if (!changed)
@@ -444,12 +471,33 @@ static void set_degraded(struct store *store, const char *why)
 		store_log_later(store, 6, "the store can be written again");
 }
 
-static void note_outcome(struct store *store, enum fault fault, const struct ft_error *error)
+/* Small writes fit where a large one does not. So it is no end of the trouble when one of them goes through, or the
+ * state would change to and fro for as long as the large one is tried. */
+static void note_outcome(struct store *store, enum fault fault, uint64_t bytes, const struct ft_error *error)
 {
-	if (fault == FAULT_NONE)
+	uint32_t pause = store->probe_pause_ms;
+	char why[FT_REASON_SIZE];
+
+	if (fault == FAULT_BATCH || (fault == FAULT_NONE && bytes < store->unfit))
+		return;
+	if (fault == FAULT_NONE) {
+		store->unfit = 0;
+		store->probe_pause_ms = 0;
 		set_degraded(store, "");
-	else if (fault != FAULT_BATCH)
-		set_degraded(store, error->message);
+		return;
+	}
+	if (fault == FAULT_ROOM && bytes > store->unfit)
+		store->unfit = bytes;
+	pause = pause == 0 ? store->limits.probe_ms : pause * 2;
+	store->probe_pause_ms = pause < store->limits.probe_most_ms ? pause : store->limits.probe_most_ms;
+	store->next_probe_ns = store_clock_ns() + store->probe_pause_ms * UINT64_C(1000000);
+	store->free_then = store_free_bytes(&store->directory);
+	if (fault == FAULT_ROOM && store->unfit > 0)
+		snprintf(why, sizeof(why), "%.180s; %" PRIu64 " bytes could not be written", error->message,
+		        store->unfit);
+	else
+		snprintf(why, sizeof(why), "%.*s", (int)sizeof(why) - 1, error->message);
+	set_degraded(store, why);
 }
 
 /* ---- opening anew ---- */
@@ -551,6 +599,26 @@ static void open_anew(struct store *store, const struct ft_error *why)
 
 /* ---- groups ---- */
 
+/* One of a group is at fault, or only some fit: each is tried by itself. */
+static enum fault commit_singly(struct store *store, struct store_batch *first, struct ft_error *error)
+{
+	enum fault fault = FAULT_NONE;
+
+	for (struct store_batch *batch = first; batch != NULL; batch = batch->next) {
+		fault = attempt(store, batch, batch->next, error);
+		if (fault == FAULT_ENVIRONMENT) {
+			fail_from(batch, error);
+			return fault; /* noted by the caller */
+		}
+		note_outcome(store, fault, bytes_of(batch, batch->next), error);
+		if (fault != FAULT_NONE) {
+			batch->failed = true;
+			batch->error = *error;
+		}
+	}
+	return fault;
+}
+
 static void commit_group(struct store *store, struct store_batch *first)
 {
 	struct ft_error error;
@@ -563,57 +631,125 @@ static void commit_group(struct store *store, struct store_batch *first)
 		return;
 	}
 	fault = attempt(store, first, NULL, &error);
-	if (fault == FAULT_BATCH || fault == FAULT_ROOM) {
-		/* One of them is at fault, or only some fit: each is tried by itself. */
-		for (struct store_batch *batch = first; batch != NULL; batch = batch->next) {
-			if (first->next != NULL)
-				fault = attempt(store, batch, batch->next, &error);
-			if (fault == FAULT_ENVIRONMENT) {
-				fail_from(batch, &error);
-				break;
-			}
-			if (fault != FAULT_NONE) {
-				batch->failed = true;
-				batch->error = error;
-			}
-		}
-	} else if (fault == FAULT_ENVIRONMENT) {
-		fail_from(first, &error);
+	if ((fault == FAULT_BATCH || fault == FAULT_ROOM) && first->next != NULL) {
+		fault = commit_singly(store, first, &error);
+		if (fault == FAULT_ENVIRONMENT)
+			note_outcome(store, fault, 0, &error);
+	} else {
+		note_outcome(store, fault, bytes_of(first, NULL), &error);
+		if (fault != FAULT_NONE)
+			fail_from(first, &error);
 	}
-	note_outcome(store, fault, &error);
 	report(store, first);
 	if (fault == FAULT_ENVIRONMENT) {
 		open_anew(store, &error);
-	} else if (fault == FAULT_NONE && ++store->since_collection >= store->limits.collect_commits) {
+	} else if (fault == FAULT_NONE &&
+	        ++store->since_collection >= (store->filling ? 1 : store->limits.collect_commits)) {
 		store->since_collection = 0;
 		store_collect(store);
 	}
 }
 
-/* Writes something that changes nothing, to learn whether writing works again. */
-static void probe(struct store *store)
+/* ---- probes ---- */
+
+enum { REHEARSAL_PIECE = 64 * 1024 };
+
+static void rehearsal_key(struct record_key *key, uint32_t piece)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "rehearsal:%" PRIu32, piece);
+	record_key_note(key, name);
+}
+
+/* Notes of so many bytes in all. */
+static int put_rehearsal(struct store *store, MDB_txn *txn, uint64_t bytes)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && (uint64_t)i * REHEARSAL_PIECE < bytes; i++) {
+		uint64_t left = bytes - (uint64_t)i * REHEARSAL_PIECE;
+		struct record_key key;
+		struct ft_writer value;
+		MDB_val at, data;
+
+		rehearsal_key(&key, i);
+		ft_writer_init_growing(&value, RECORD_TRIALS_LIMIT);
+		record_start(&value);
+		for (uint64_t byte = 0; byte < left && byte < REHEARSAL_PIECE; byte++)
+			ft_write_nil(&value);
+		record_seal(&value, key.data, key.length);
+		at = store_value(key.data, key.length);
+		data = store_value(value.data, value.length);
+		rc = ft_writer_ok(&value) ? mdb_put(txn, store->dbi, &at, &data, 0) : ENOMEM;
+		ft_writer_free(&value);
+	}
+	return rc;
+}
+
+/* Takes them away, those that a crash left as well. */
+static int clear_rehearsal(struct store *store)
+{
+	MDB_txn *txn = NULL;
+	int rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+	uint32_t cleared = 0;
+
+	if (rc != 0)
+		return rc;
+	while (rc == 0) {
+		struct record_key key;
+		MDB_val at;
+
+		rehearsal_key(&key, cleared);
+		at = store_value(key.data, key.length);
+		rc = mdb_del(txn, store->dbi, &at, NULL);
+		cleared += rc == 0;
+	}
+	if (rc == MDB_NOTFOUND && cleared > 0)
+		return mdb_txn_commit(txn);
+	mdb_txn_abort(txn);
+	return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static int rehearse(struct store *store, uint64_t bytes)
 {
 	struct record_meta meta;
-	struct ft_error error;
-	enum fault fault;
 	MDB_txn *txn = NULL;
-	int rc;
+	int rc = mdb_txn_begin(store->env, NULL, 0, &txn);
 
-	if (store->env == NULL)
-		return;
-	rc = mdb_txn_begin(store->env, NULL, 0, &txn);
-	if (rc == 0)
-		rc = store_read_meta(txn, store->dbi, &meta);
+	if (rc != 0)
+		return rc;
+	rc = store_read_meta(txn, store->dbi, &meta);
 	if (rc == 0)
 		rc = store_put_meta(txn, store->dbi, &meta);
-	if (rc == 0) {
-		rc = mdb_txn_commit(txn);
-		txn = NULL;
-	}
-	if (txn != NULL)
+	if (rc == 0)
+		rc = put_rehearsal(store, txn, bytes);
+	if (rc != 0) {
 		mdb_txn_abort(txn);
+		return rc;
+	}
+	rc = mdb_txn_commit(txn);
+	return rc == 0 ? clear_rehearsal(store) : rc;
+}
+
+/* Writes something that changes nothing, to learn whether writing works again: as much as failed. It is taken away
+ * again at once, and leaves its pages to what could not be written. */
+static void probe(struct store *store)
+{
+	enum { ROOM_MADE = 64 * 1024 };
+	uint64_t bytes = store->unfit;
+	struct ft_error error;
+	enum fault fault;
+	int rc;
+
+	/* Attempts come at growing intervals, unless someone has visibly made room. */
+	if (store->env == NULL ||
+	        (store_clock_ns() < store->next_probe_ns &&
+	                store_free_bytes(&store->directory) < store->free_then + ROOM_MADE))
+		return;
+	rc = rehearse(store, bytes);
 	fault = store_fault(&store->directory, rc, &error);
-	note_outcome(store, fault, &error);
+	note_outcome(store, fault, bytes, &error);
 	if (fault == FAULT_ENVIRONMENT)
 		open_anew(store, &error);
 }
@@ -694,6 +830,7 @@ static void *run_writer(void *data)
 	struct store_batch *group;
 	enum work work;
 
+	(void)clear_rehearsal(store); /* a fault is left for the first commit to meet */
 	while ((work = wait_for_work(store, &group)) != WORK_STOP) {
 		if (work == WORK_GROUP)
 			commit_group(store, group);

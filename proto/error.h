@@ -22,6 +22,7 @@
 #define FT_E_BUSY "busy"         /* too many clients, a full queue, a quota */
 #define FT_E_DENIED "denied"
 #define FT_E_UNAVAILABLE "unavailable" /* the daemon, a device or the store cannot do this now */
+#define FT_E_STOPPING "stopping"       /* not done, and the daemon goes away: the next one can be asked */
 #define FT_E_AWAY "daemon_away"        /* made by the client library: nobody answers */
 #define FT_E_TIMEOUT "timeout"
 #define FT_E_GENERATION "generation_unavailable"

@@ -1,7 +1,12 @@
 """Fixtures: daemons and runners that end with their test."""
+import contextlib
+import os
+
 import pytest
 
 import harness
+
+SMALL_DISK = 'mkdir -p "$1" && mount -t tmpfs -o size=3m,mode=0700 none "$1" && shift && exec "$@"'
 
 
 @pytest.fixture
@@ -39,10 +44,39 @@ def daemon(daemons, runner):
     return daemons(runner).start()
 
 
+def start_or_skip(daemon, why):
+    """Starts a daemon behind a mount that only some machines allow."""
+    try:
+        return daemon.start()
+    except AssertionError:
+        if "mount" in daemon.log() or "unshare" in daemon.log():
+            pytest.skip(f"{why}: {daemon.log().strip()}")
+        raise
+
+
+@pytest.fixture
+def small_disk(daemons, runner, tmp_path):
+    """A daemon whose state directory is a disk of its own, what fills that but for so many bytes, and what empties it."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    state = tmp_path / "disk"
+    daemon = daemons(runner, state=state, prefix=["unshare", "-m", "--", "sh", "-c", SMALL_DISK, "sh", str(state)])
+    start_or_skip(daemon, "no small disk can be mounted")
+    filler = f"/proc/{daemon.pid}/root{state}/filler"
+
+    def fill(left=0):
+        with open(filler, "ab", buffering=0) as file:
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            file.truncate(max(0, file.tell() - left))
+
+    return daemon, fill, lambda: os.unlink(filler)
+
+
 @pytest.fixture(scope="session")
 def nobody():
     """What to put before a command to run it as an ordinary user."""
-    import os
     if os.geteuid() != 0:
         pytest.skip("needs root, to become another user")
     return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]

@@ -308,6 +308,7 @@ class Daemon:
         self.device = device
         self.prefix = list(prefix)
         self.env = env or {}
+        self.pass_fds = ()
         self.log_path = self.folder / "flytuned.log"
         self.process = None
         self.lives = 0
@@ -327,7 +328,8 @@ class Daemon:
         if notify:
             env["NOTIFY_SOCKET"] = str(notify)
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env,
+                                            pass_fds=self.pass_fds)
         return self.process
 
     def start(self):

@@ -262,6 +262,39 @@ def test_16_processes_agree_while_a_sweep_decides(daemon, runner):
     assert at(daemon, token).json["source"] == "default"
 
 
+def test_a_token_from_before_the_device_was_heard_is_honoured(daemons, runner):
+    gate = runner.gate("hello")
+    runner.write(f"at hello once gate {gate}")
+    daemon = daemons(runner).start()
+    gate.arrived()
+    early = daemon.lookup()
+    assert early["reason"] == "probing" and early["generation"] == 1
+    with daemon.peer() as peer:
+        # Who names it gets no guess: the answers wait until they are those of ever after.
+        one = peer.ask("lookup", kernel="rmsnorm", problem=problem(), generation=early["token"])
+        many = peer.ask("lookup_many", lookups=[
+            {"kernel": "rmsnorm", "problem": problem(m=m), "generation": early["token"]} for m in (64, 128)])
+        assert peer.call("lookup", kernel="rmsnorm", problem=problem())["reason"] == "probing"
+        gate.release()
+        first = peer.answer(one)
+        assert (first["source"], first["generation"], first["device"]) == ("default", 1, "cpu:0")
+        assert [answer["config"] for answer in peer.answer(many)["answers"]][0] == first["config"]
+        ready(daemon)
+        daemon.tune()
+        for _ in range(2):
+            then = peer.call("lookup", kernel="rmsnorm", problem=problem(), generation=early["token"])
+            assert (then["source"], then["config"], then["generation"]) == ("default", first["config"], 1)
+            daemon.restart()
+            peer = daemon.peer()
+    # Under another compiler the answers were none of that moment's.
+    daemon.stop()
+    runner.write("identity compiler=newer")
+    daemon.runner.program.write_text(daemon.runner.program.read_text() + "\n")
+    daemon.start()
+    harness.until(lambda: daemon.lookup()["reason"] != "probing", "the device is heard anew")
+    refused(at(daemon, early["token"], check=False), "another compiler")
+
+
 def refused(done, *words):
     assert done.status == 1 and done.json["error"]["code"] == "generation_unavailable", done
     for word in words:

@@ -3,6 +3,7 @@
 Eight clients ask for whatever can be asked, while daemon, runner or both are killed at moments that a seed chose. Between
 two lives of the daemon the store is read by other hands (stored.py), and all that the clients were told in that life is
 held against what stood there before and what stands there now (history.py). What runners did is in their log."""
+import contextlib
 import itertools
 import os
 import random
@@ -448,7 +449,8 @@ class World:
             self.daemon.kill(runners=blow == "both")
             return True
         for pid in self.daemon.runner_pids():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             life.struck += 1
         return False
 

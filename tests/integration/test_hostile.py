@@ -98,32 +98,6 @@ def test_waits_without_number_are_refused_and_hold_up_nobody(daemon, runner):
 
 # ---- a full disk ----
 
-SMALL_DISK = 'mkdir -p "$1" && mount -t tmpfs -o size=3m,mode=0700 none "$1" && shift && exec "$@"'
-
-
-@pytest.fixture
-def small_disk(daemons, runner, tmp_path):
-    """A daemon whose state directory is a disk of its own, and what fills that."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount a small disk")
-    state = tmp_path / "disk"
-    daemon = daemons(runner, state=state, prefix=["unshare", "-m", "--", "sh", "-c", SMALL_DISK, "sh", str(state)])
-    try:
-        daemon.start()
-    except AssertionError:
-        if "denied" in daemon.log() or "not permitted" in daemon.log():
-            pytest.skip("no mount is allowed here")
-        raise
-    filler = f"/proc/{daemon.pid}/root{state}/filler"
-
-    def fill():
-        with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
-
-    return daemon, fill, lambda: os.unlink(filler)
-
-
 def test_jobs_that_a_full_disk_refuses_are_answered_to_all_who_joined_or_cancelled(small_disk):
     daemon, fill, free = small_disk
     with daemon.peer() as peer:

@@ -11,6 +11,45 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
+/* ---- errors of the disk, made up ---- */
+
+static _Atomic int commit_fails; /* how often still */
+static _Atomic int commit_code;
+static _Atomic int open_fails;
+static _Atomic bool commit_kept;  /* what fails is in the file all the same */
+static _Atomic bool commit_holds; /* for the next: it returns late */
+static _Atomic bool commit_held;
+
+int __real_mdb_txn_commit(MDB_txn *txn);
+int __wrap_mdb_txn_commit(MDB_txn *txn);
+int __wrap_mdb_txn_commit(MDB_txn *txn)
+{
+	if (commit_fails == 0) {
+		int rc = __real_mdb_txn_commit(txn);
+
+		commit_held = commit_holds;
+		while (commit_holds)
+			sched_yield();
+		return rc;
+	}
+	commit_fails--;
+	if (commit_kept)
+		(void)__real_mdb_txn_commit(txn);
+	else
+		mdb_txn_abort(txn);
+	return commit_code;
+}
+
+int __real_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
+int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
+int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode)
+{
+	if (open_fails == 0)
+		return __real_mdb_env_open(env, path, flags, mode);
+	open_fails--;
+	return EIO;
+}
+
 /* ---- kill -9 ---- */
 
 enum { KINDS = 3 };
@@ -278,6 +317,111 @@ static void a_full_disk_is_named_and_got_over_without_help(void **state)
 	place_free(place);
 }
 
+/* How often a text stands in the log. */
+static unsigned logged(const struct place *place, const char *words)
+{
+	unsigned count = 0;
+
+	for (const char *at = place->log; (at = strstr(at, words)) != NULL; at++)
+		count++;
+	return count;
+}
+
+static void small_writes_are_no_end_of_a_disk_too_full_for_a_large_one(void **state)
+{
+	enum { LARGE = 300000, LEFT = 120000 };
+	struct place *place = place_new();
+	struct store_facts facts;
+	struct stat filler;
+	char path[512];
+
+	(void)state;
+	if (!on_small_disk(place)) {
+		place_free(place);
+		skip();
+	}
+	place->limits.probe_ms = 5;
+	place->limits.probe_most_ms = 20;
+	place_open(place);
+	put_winner(place, 1, 1, 8);
+	fill_disk(place, "filler");
+	place_file(place, "filler", path, sizeof(path));
+	assert_int_equal(stat(path, &filler), 0);
+	assert_int_equal(truncate(path, filler.st_size - LEFT), 0);
+	assert_true(put_note(place, LARGE).failed);
+	/* For as long as many probes take, and with small writes between them, it is one trouble. */
+	for (int i = 0; i < 40; i++) {
+		assert_false(put_note(place, 50).failed);
+		store_facts(place->store, &facts);
+		assert_non_null(strstr(facts.degraded, "disk full"));
+		assert_non_null(strstr(facts.degraded, "300"));
+		poll(NULL, 0, 2);
+	}
+	assert_true(put_note(place, LARGE).failed);
+	assert_int_equal(logged(place, "disk full"), 1);
+	assert_int_equal(logged(place, "written again"), 0);
+	assert_int_equal(unlink(path), 0);
+	wait_until_writable(place);
+	assert_false(put_note(place, LARGE).failed);
+	assert_int_equal(logged(place, "disk full"), 1);
+	assert_int_equal(logged(place, "written again"), 1);
+	/* What a probe wrote is gone. */
+	struct ft_writer value;
+	ft_writer_init_growing(&value, 1 << 20);
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	assert_int_equal(store_get_note(place->store, "rehearsal:0", &value, NULL), 0);
+	store_end(place->store);
+	ft_writer_free(&value);
+	place_close(place);
+	assert_int_equal(umount2(place->path, MNT_DETACH), 0);
+	place_free(place);
+}
+
+static void a_write_that_was_large_enough_ends_it(void **state)
+{
+	struct place *place = place_new();
+	struct store_facts facts;
+
+	(void)state;
+	place->limits.probe_ms = 3600000;
+	place_open(place);
+	commit_code = ENOSPC;
+	commit_fails = 1;
+	assert_true(put_note(place, 5000).failed);
+	assert_false(put_note(place, 1000).failed);
+	store_facts(place->store, &facts);
+	assert_true(facts.degraded[0] != '\0');
+	assert_false(put_note(place, 6000).failed);
+	store_facts(place->store, &facts);
+	assert_string_equal(facts.degraded, "");
+	place_close(place);
+	place_free(place);
+}
+
+static void what_may_not_be_written_is_tried_again_without_losing_reads(void **state)
+{
+	static const int code[] = {EROFS, EPERM, EACCES};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(code) / sizeof(code[0]); i++) {
+		struct place *place = place_new();
+
+		place->limits.probe_ms = 5;
+		place_open(place);
+		put_winner(place, 1, 1, 8);
+		commit_code = code[i];
+		commit_fails = 3;
+		assert_true(put_note(place, 100).failed);
+		assert_int_equal(get_winner(place, 1, 1, 0), 8);
+		wait_until_writable(place);
+		assert_int_equal(get_winner(place, 1, 1, 0), 8);
+		assert_int_equal(logged(place, "opened again"), 0);
+		assert_int_equal(logged(place, "written again"), 1);
+		place_close(place);
+		place_free(place);
+	}
+}
+
 static void a_new_store_on_a_full_disk_says_so(void **state)
 {
 	struct place *place = place_new();
@@ -310,44 +454,7 @@ static void a_read_only_directory_is_a_clear_error(void **state)
 	place_free(place);
 }
 
-/* ---- errors of the disk, made up ---- */
-
-static _Atomic int commit_fails; /* how often still */
-static _Atomic int commit_code;
-static _Atomic int open_fails;
-static _Atomic bool commit_kept;  /* what fails is in the file all the same */
-static _Atomic bool commit_holds; /* for the next: it returns late */
-static _Atomic bool commit_held;
-
-int __real_mdb_txn_commit(MDB_txn *txn);
-int __wrap_mdb_txn_commit(MDB_txn *txn);
-int __wrap_mdb_txn_commit(MDB_txn *txn)
-{
-	if (commit_fails == 0) {
-		int rc = __real_mdb_txn_commit(txn);
-
-		commit_held = commit_holds;
-		while (commit_holds)
-			sched_yield();
-		return rc;
-	}
-	commit_fails--;
-	if (commit_kept)
-		(void)__real_mdb_txn_commit(txn);
-	else
-		mdb_txn_abort(txn);
-	return commit_code;
-}
-
-int __real_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
-int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode);
-int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode_t mode)
-{
-	if (open_fails == 0)
-		return __real_mdb_env_open(env, path, flags, mode);
-	open_fails--;
-	return EIO;
-}
+/* ---- errors of the disk ---- */
 
 static void an_error_of_the_disk_opens_the_store_anew(void **state)
 {
@@ -590,6 +697,9 @@ int main(void)
 	        cmocka_unit_test(what_was_not_kept_is_not_published),
 	        cmocka_unit_test(no_descriptor_of_the_store_survives_an_exec),
 	        cmocka_unit_test(a_full_disk_is_named_and_got_over_without_help),
+	        cmocka_unit_test(small_writes_are_no_end_of_a_disk_too_full_for_a_large_one),
+	        cmocka_unit_test(a_write_that_was_large_enough_ends_it),
+	        cmocka_unit_test(what_may_not_be_written_is_tried_again_without_losing_reads),
 	        cmocka_unit_test(a_new_store_on_a_full_disk_says_so),
 	        cmocka_unit_test(a_read_only_directory_is_a_clear_error),
 	};
