@@ -293,6 +293,8 @@ static void many_clients(struct target *target, struct meter *meter)
 		struct epoll_event ready[64];
 		int count = epoll_wait(target->epoll, ready, 64, 10000);
 
+		if (count < 0 && errno == EINTR) /* it was stopped for a while */
+			continue;
 		if (count <= 0)
 			die("nothing came");
 		for (int i = 0; i < count; i++) {

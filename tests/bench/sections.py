@@ -398,6 +398,7 @@ def busy_with_flood(table, folder):
                 began, before = time.monotonic(), sum(served.status()["lookups"].values())
                 busy.append(one_round(served, questions))
                 rates.append((sum(served.status()["lookups"].values()) - before) / (time.monotonic() - began))
+            assert flood.poll() is None, "the flood ended"
         finally:
             flood.kill()
             flood.wait()
