@@ -57,6 +57,10 @@ void job_show(const struct ft_job *job, struct flytune_job *shown)
 	shown->waiters = job->waiters;
 	shown->restarts = job->restarts;
 	shown->field_count = values_show(&job->problem, shown->field);
+	snprintf(shown->cause, sizeof shown->cause, "%s",
+	        job->cause[0] != '\0' ? job->cause
+	                : job->check  ? "check"
+	                              : "user");
 }
 
 /* ---- tune ---- */

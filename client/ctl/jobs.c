@@ -22,7 +22,7 @@ static int print_json(const flytune_job_list *list)
 static void print_table(const flytune_job_list *list)
 {
 	static const char *const head[] = {">JOB", "STATE", "STAGE", "KERNEL", "PROBLEM", "DEVICE", ">TRIALS",
-	        ">ROUNDS", ">SWEEP", ">PRIORITY", "CREATED", "REASON"};
+	        ">ROUNDS", ">SWEEP", "CAUSE", ">PRIORITY", "CREATED", "REASON"};
 	struct flytune_job job;
 	struct table table;
 	char text[FORMAT_LONG_SIZE], date[FORMAT_SIZE], sweep[FORMAT_SIZE];
@@ -39,6 +39,7 @@ static void print_table(const flytune_job_list *list)
 		table_add(&table, "%" PRIu64 "/%" PRIu64, job.settled, job.trials);
 		table_add(&table, "%" PRIu64, job.rounds);
 		table_add(&table, "%s", job.sweep_ns == 0 ? "" : format_duration(job.sweep_ns, sweep));
+		table_add(&table, "%s", job.cause);
 		table_add(&table, "%" PRId32, job.priority);
 		table_add(&table, "%s", format_date(job.created_at_ns, date));
 		table_add(&table, "%s", job.reason);

@@ -112,6 +112,7 @@ json_t *json_job(const struct flytune_job *job)
 	json_object_set_new(object, "rounds", json_count(job->rounds));
 	json_object_set_new(object, "waiters", json_count(job->waiters));
 	json_object_set_new(object, "restarts", json_count(job->restarts));
+	json_object_set_new(object, "cause", json_string(job->cause));
 	return object;
 }
 

@@ -47,7 +47,8 @@ def test_a_miss_is_tuned_when_nothing_else_is_to_do(daemons, runner):
         assert miss(peer, m=64)["source"] == "default"
     tuned(daemon, m=64)
     job, = jobs(daemon)
-    assert job["state"] == "done" and job["priority"] < -100
+    assert job["state"] == "done" and job["priority"] < -100 and job["cause"] == "miss"
+    assert " miss " in daemon.ctl("jobs", as_json=False).output
     assert runner.did("load")
 
 
@@ -110,6 +111,7 @@ def test_a_tune_by_hand_is_not_kept_waiting(daemons, runner):
     gate.release()
     assert hand.wait() == 0
     background, by_hand = jobs(daemon)
+    assert (background["cause"], by_hand["cause"]) == ("miss", "user")
     assert by_hand["state"] == "done" and by_hand["started_at"]
     tuned(daemon, m=64)
     # What it had measured was kept: the second sweep began with those rounds.
@@ -263,6 +265,7 @@ def test_a_check_times_no_more_than_winner_and_default(daemons, runner):
     before = daemon.trials()
     said = daemon.ctl("check", *shape()).json
     assert said["holds"] and said["config"] == winner["config"]
+    assert [job["cause"] for job in jobs(daemon)] == ["user", "check"]
     assert len(runner.did("build")) == built
     assert all(int(line.split()[1]) <= 2 for line in runner.did("round")[rounds:])
     assert daemon.trials() == before  # a check leaves no trace in what was measured

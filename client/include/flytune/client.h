@@ -370,7 +370,7 @@ struct flytune_job {
 	size_t size;
 	uint64_t job;
 	enum flytune_state state;
-	char stage[16]; /* while running: start, build, verify, measure, confirm */
+	char stage[16]; /* while running: start, build, verify, measure, wait, confirm */
 	char kernel[FLYTUNE_NAME_SIZE];
 	char device[FLYTUNE_DEVICE_SIZE];
 	char reason[FLYTUNE_REASON_SIZE];
@@ -385,6 +385,9 @@ struct flytune_job {
 	uint64_t restarts; /* times that a runner had to be started again */
 	uint32_t field_count;
 	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of the problem */
+	/* Why there is this job: user, check; or, in the background: miss (a lookup found nothing), upgrade (its result
+	 * is stale), grown (some of the space is new), busy (it was measured beside something else). */
+	char cause[16];
 };
 
 static inline void flytune_job_init(struct flytune_job *job)
