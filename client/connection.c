@@ -351,9 +351,11 @@ enum call_result connection_finish(struct connection *connection, uint64_t deadl
 	if (ft_decode(&ft_hello_reply_message, reply.body, &connection->hello, error) != 0)
 		return CALL_LOST;
 	if (connection->hello.protocol < FT_PROTOCOL_MIN || connection->hello.protocol > FT_PROTOCOL_MAX) {
-		ft_fail(error, FT_E_PROTOCOL, "%s speaks protocol version %llu; this library speaks %d to %d",
+		ft_fail(error, FT_E_PROTOCOL,
+		        "%s speaks protocol version %llu; this library speaks %d to %d: upgrade the %s",
 		        connection->hello.server, (unsigned long long)connection->hello.protocol,
-		        FT_PROTOCOL_MIN, FT_PROTOCOL_MAX);
+		        FT_PROTOCOL_MIN, FT_PROTOCOL_MAX,
+		        connection->hello.protocol < FT_PROTOCOL_MIN ? "daemon" : "library");
 		return CALL_LOST;
 	}
 	if (connection->board_fd >= 0) {

@@ -120,6 +120,19 @@ def test_unknown_fields_of_a_message_are_ignored(witness):
         assert peer.call("lookup", kernel="rmsnorm", problem=problem(), mood="sunny")["source"] == "default"
 
 
+@pytest.mark.parametrize("low,high,old", [(0, 0, "client"), (2, 9, "daemon"), (5, 3, None)])
+def test_a_hello_of_another_version_is_told_who_is_too_old(witness, low, high, old):
+    daemon, _ = witness
+    with daemon.peer(hello=False) as peer:
+        with pytest.raises(harness.RpcError) as refusal:
+            peer.call("hello", min=low, max=high)
+        assert refusal.value.code == "protocol" and f"protocol {low} to {high}" in str(refusal.value)
+        assert old is None or str(refusal.value).endswith(f"upgrade the {old}")
+        assert peer.message() is None
+    with daemon.peer(hello=False) as peer:  # one that speaks more than this daemon does gets what both speak
+        assert peer.call("hello", min=1, max=9)["protocol"] == 1
+
+
 def test_hello_must_come_first(witness):
     daemon, _ = witness
     with daemon.peer(hello=False) as peer:

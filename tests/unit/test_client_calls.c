@@ -672,6 +672,15 @@ static enum fake_act speak_another_version(
 	return FAKE_DONE;
 }
 
+/* As a daemon does whose newest version is older than the library's oldest. */
+static enum fake_act refuse_the_version(
+        struct fake_session *session, const struct ft_envelope *request, void *data)
+{
+	(void)data;
+	fake_refuse(session, request->id, "protocol", "this daemon speaks 0 to 0: upgrade the daemon");
+	return FAKE_CLOSE;
+}
+
 static void a_daemon_that_turns_us_away_says_why(void **state)
 {
 	static const struct {
@@ -682,6 +691,8 @@ static void a_daemon_that_turns_us_away_says_why(void **state)
 	        {close_at_hello, FLYTUNE_E_AWAY, "hello"},
 	        {refuse_hello, FLYTUNE_E_BUSY, "clients"},
 	        {speak_another_version, FLYTUNE_E_PROTOCOL, "version 99"},
+	        {speak_another_version, FLYTUNE_E_PROTOCOL, "upgrade the library"},
+	        {refuse_the_version, FLYTUNE_E_PROTOCOL, "upgrade the daemon"},
 	};
 	struct flytune_answer answer;
 	struct flytune_error error;
