@@ -159,7 +159,7 @@ static int blame(struct ft_error *error, const char *field, const char *value, c
 static const struct ft_schema_field_def *find_field(const struct ft_schema *schema, const char *name)
 {
 	for (uint32_t i = 0; i < schema->field_count; i++) {
-		if (strcmp(schema->field[i].name, name) == 0)
+		if (ft_name_same(schema->field[i].name, name))
 			return &schema->field[i];
 	}
 	return NULL;
@@ -205,7 +205,7 @@ static int check_names(const struct ft_schema *schema, const struct ft_problem *
 		if (def->is_text != field->is_text)
 			return refuse_type(def, field, error);
 		for (uint32_t j = 0; j < i; j++) {
-			if (strcmp(given->field[j].name, field->name) == 0) {
+			if (ft_name_same(given->field[j].name, field->name)) {
 				ft_fail(error, FT_E_BAD_REQUEST, "%s is given twice", field->name);
 				return blame_field(error, field, "given once");
 			}
@@ -374,7 +374,7 @@ static int check_knob_names(
 		char value[WORD_SIZE], list[LIST_SIZE];
 		uint32_t at = 0;
 
-		while (at < schema->knob_count && strcmp(schema->knob[at].name, knob->name) != 0)
+		while (at < schema->knob_count && !ft_name_same(schema->knob[at].name, knob->name))
 			at++;
 		if (at == schema->knob_count) {
 			snprintf(value, sizeof value, "%" PRId64, knob->value);
@@ -384,7 +384,7 @@ static int check_knob_names(
 			return blame(error, knob->name, value, list);
 		}
 		for (uint32_t j = 0; j < i; j++) {
-			if (strcmp(given->knob[j].name, knob->name) == 0) {
+			if (ft_name_same(given->knob[j].name, knob->name)) {
 				snprintf(value, sizeof value, "%" PRId64, knob->value);
 				ft_fail(error, FT_E_BAD_REQUEST, "%s is given twice", knob->name);
 				return blame(error, knob->name, value, "given once");

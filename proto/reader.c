@@ -583,12 +583,6 @@ static inline int read_name(
 	return 0;
 }
 
-/* strcmp is called only where the first byte does not tell. */
-static inline bool same_name(const char *a, const char *b)
-{
-	return a[0] == b[0] && strcmp(a, b) == 0;
-}
-
 static int read_pairs(
         struct ft_cursor *cursor, const char *what, uint32_t most, uint32_t *pairs, struct ft_error *error)
 {
@@ -638,7 +632,7 @@ int ft_read_problem(struct ft_cursor *cursor, struct ft_problem *problem, struct
 		if (read_name(cursor, "problem", field->name, error) != 0)
 			return -1;
 		for (uint32_t earlier = 0; earlier < i; earlier++)
-			if (same_name(problem->field[earlier].name, field->name))
+			if (ft_name_same(problem->field[earlier].name, field->name))
 				return ft_fail_field(
 				        error, FT_E_BAD_REQUEST, field->name, "given twice", "given once");
 		field->is_text = false;
@@ -669,7 +663,7 @@ int ft_read_config(struct ft_cursor *cursor, struct ft_config *config, struct ft
 		if (read_name(cursor, "config", knob->name, error) != 0)
 			return -1;
 		for (uint32_t earlier = 0; earlier < i; earlier++)
-			if (same_name(config->knob[earlier].name, knob->name))
+			if (ft_name_same(config->knob[earlier].name, knob->name))
 				return ft_fail_field(
 				        error, FT_E_BAD_REQUEST, knob->name, "given twice", "given once");
 		if (!ft_read_int(cursor, &knob->value))

@@ -57,7 +57,7 @@ static int refuse_name(const char *name, struct ft_error *error)
 static struct ft_field *field_at(struct ft_problem *problem, const char *name, struct ft_error *error)
 {
 	for (uint32_t i = 0; i < problem->count; i++)
-		if (strcmp(problem->field[i].name, name) == 0)
+		if (ft_name_same(problem->field[i].name, name))
 			return &problem->field[i];
 	if (!ft_name_valid(name)) {
 		refuse_name(name, error);
@@ -107,7 +107,7 @@ int ft_problem_set_text(
 const struct ft_field *ft_problem_find(const struct ft_problem *problem, const char *name)
 {
 	for (uint32_t i = 0; i < problem->count; i++)
-		if (strcmp(problem->field[i].name, name) == 0)
+		if (ft_name_same(problem->field[i].name, name))
 			return &problem->field[i];
 	return NULL;
 }
@@ -125,7 +125,7 @@ bool ft_problem_equal(const struct ft_problem *a, const struct ft_problem *b)
 		return false;
 	for (uint32_t i = 0; i < a->count; i++) {
 		/* Nearly always in the same order. */
-		const struct ft_field *other = strcmp(a->field[i].name, b->field[i].name) == 0
+		const struct ft_field *other = ft_name_same(a->field[i].name, b->field[i].name)
 		        ? &b->field[i]
 		        : ft_problem_find(b, a->field[i].name);
 		if (other == NULL || !field_equal(&a->field[i], other))
@@ -175,7 +175,7 @@ int ft_problem_format(const struct ft_problem *problem, char separator, char *te
 int ft_config_set(struct ft_config *config, const char *name, int64_t value, struct ft_error *error)
 {
 	for (uint32_t i = 0; i < config->count; i++)
-		if (strcmp(config->knob[i].name, name) == 0) {
+		if (ft_name_same(config->knob[i].name, name)) {
 			config->knob[i].value = value;
 			return 0;
 		}
@@ -194,7 +194,7 @@ int ft_config_set(struct ft_config *config, const char *name, int64_t value, str
 const struct ft_knob_value *ft_config_find(const struct ft_config *config, const char *name)
 {
 	for (uint32_t i = 0; i < config->count; i++)
-		if (strcmp(config->knob[i].name, name) == 0)
+		if (ft_name_same(config->knob[i].name, name))
 			return &config->knob[i];
 	return NULL;
 }
@@ -204,7 +204,7 @@ bool ft_config_equal(const struct ft_config *a, const struct ft_config *b)
 	if (a->count != b->count)
 		return false;
 	for (uint32_t i = 0; i < a->count; i++) {
-		const struct ft_knob_value *other = strcmp(a->knob[i].name, b->knob[i].name) == 0
+		const struct ft_knob_value *other = ft_name_same(a->knob[i].name, b->knob[i].name)
 		        ? &b->knob[i]
 		        : ft_config_find(b, a->knob[i].name);
 		if (other == NULL || a->knob[i].value != other->value)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "proto/error.h"
 
@@ -44,6 +45,12 @@ struct ft_config {
 	uint32_t count;
 	struct ft_knob_value knob[FT_KNOBS_MAX];
 };
+
+/* strcmp is called only where the first byte does not tell: names are compared by the dozen on the road of a lookup. */
+static inline bool ft_name_same(const char *a, const char *b)
+{
+	return a[0] == b[0] && strcmp(a, b) == 0;
+}
 
 bool ft_name_valid(const char *name);
 /* The same for bytes without a NUL behind them; and whether they may be the text of a field. */
