@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/clock.h"
+#include "client/descriptor.h"
 
 enum {
 	REQUEST_LIMIT = 1 << 20, /* what the daemon would refuse anyway */
@@ -53,23 +54,6 @@ void connection_free(struct connection *connection)
 	ft_inbox_free(&connection->inbox);
 	ft_writer_free(&connection->outbox);
 	free(connection);
-}
-
-/* A fresh stream socket, close-on-exec and above the standard descriptors, which a program may have closed
- * and may open again behind our back. -1 with errno set. */
-static int make_socket(void)
-{
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd >= 0 && fd <= STDERR_FILENO) {
-		int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-		int saved = errno;
-
-		close(fd);
-		errno = saved;
-		fd = higher;
-	}
-	return fd;
 }
 
 /* Lets the socket's own time-out end where the deadline does. Told to the kernel only when it differs, so
@@ -312,7 +296,7 @@ enum call_result connection_start(struct connection *connection, const char *pat
 	hello.board = connection->boards != NULL;
 	snprintf(hello.name, sizeof hello.name, "%s", name);
 	connection->started_at = clock_now();
-	connection->fd = make_socket();
+	connection->fd = descriptor_above_standard(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	if (connection->fd < 0) {
 		ft_fail_errno(error, errno, "making a socket");
 		return CALL_LOCAL;
@@ -321,7 +305,8 @@ enum call_result connection_start(struct connection *connection, const char *pat
 	if (result != CALL_DONE)
 		return result;
 	ft_writer_reset(&connection->outbox);
-	ft_begin_request(&connection->outbox, ++connection->last_id, "hello");
+	connection->hello_id = ++connection->last_id;
+	ft_begin_request(&connection->outbox, connection->hello_id, "hello");
 	ft_encode(&connection->outbox, &ft_hello_request_message, &hello);
 	/* The hello fits any socket's empty buffer, so this does not wait. */
 	return send_outbox(connection, deadline == 0 ? CLOCK_NEVER : deadline, error);
@@ -332,7 +317,7 @@ enum call_result connection_finish(struct connection *connection, uint64_t deadl
 	struct ft_envelope reply;
 	struct ft_error unused;
 	enum call_result result =
-	        await_reply(connection, connection->last_id, deadline, NULL, NULL, &reply, error);
+	        await_reply(connection, connection->hello_id, deadline, NULL, NULL, &reply, error);
 
 	switch (result) {
 	case CALL_DONE:
@@ -385,6 +370,60 @@ enum call_result connection_call(struct connection *connection, const char *meth
 	if (result == CALL_DONE || result == CALL_REFUSED)
 		connection->used = true;
 	return result;
+}
+
+void connection_compose(struct connection *connection, const char *method)
+{
+	if (++connection->last_id == 0)
+		connection->last_id = 1;
+	ft_writer_reset(&connection->outbox);
+	connection->pushed = 0;
+	ft_begin_request(&connection->outbox, connection->last_id, method);
+}
+
+enum call_result connection_push(struct connection *connection, struct ft_error *error)
+{
+	const struct ft_writer *outbox = &connection->outbox;
+
+	if (!ft_writer_ok(outbox)) {
+		ft_fail(error, FT_E_MEMORY, "out of memory");
+		return CALL_LOCAL;
+	}
+	while (connection->pushed < outbox->length) {
+		ssize_t count = send(connection->fd, outbox->data + connection->pushed,
+		        outbox->length - connection->pushed, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (count >= 0)
+			connection->pushed += (size_t)count;
+		else if (errno == EAGAIN)
+			return late(error);
+		else if (errno == EPIPE || errno == ECONNRESET)
+			/* What the daemon said before it closed may say why: let the reader see. */
+			return CALL_DONE;
+		else if (errno != EINTR) {
+			ft_fail_errno(error, errno, "writing to flytuned");
+			return CALL_LOST;
+		}
+	}
+	return CALL_DONE;
+}
+
+enum call_result connection_next(
+        struct connection *connection, bool receives, struct ft_envelope *envelope, struct ft_error *error)
+{
+	struct ft_view message;
+	enum call_result result = CALL_DONE;
+	int whole = 1;
+
+	if (receives)
+		result = receive(connection, 0, &message, error);
+	else
+		whole = ft_inbox_next(&connection->inbox, &message, error);
+	if (result == CALL_DONE && whole > 0)
+		return ft_open_envelope(message, envelope, error) == 0 ? CALL_DONE : CALL_LOST;
+	if (whole == 0)
+		return late(error);
+	return whole < 0 ? CALL_LOST : result;
 }
 
 enum call_result connection_listen(struct connection *connection, uint64_t deadline, connection_notice notice,

@@ -36,12 +36,14 @@ struct connection {
 	uint64_t started_at;                    /* when it was connected */
 	uint64_t receive_timeout, send_timeout; /* what the socket has been told; 0: none */
 	uint32_t last_id;                       /* of the last request */
-	struct ft_inbox inbox;                  /* what came */
-	struct ft_writer outbox;                /* the request being sent */
-	struct ft_hello_reply hello;            /* what the daemon is */
-	struct boards *boards;                  /* wants the daemon's board, to put it here; may be NULL */
-	int board_fd;   /* the board's, from the hello's reply until it is taken; -1 */
-	uint64_t board; /* serial of the daemon's board; 0: it gave none of use */
+	uint32_t hello_id;
+	struct ft_inbox inbox;       /* what came */
+	struct ft_writer outbox;     /* the request being sent */
+	size_t pushed;               /* bytes of it that are sent, by connection_push */
+	struct ft_hello_reply hello; /* what the daemon is */
+	struct boards *boards;       /* wants the daemon's board, to put it here; may be NULL */
+	int board_fd;                /* the board's, from the hello's reply until it is taken; -1 */
+	uint64_t board;              /* serial of the daemon's board; 0: it gave none of use */
 	bool absent; /* connecting failed since nobody serves the socket, which cost next to nothing to find out */
 };
 
@@ -60,6 +62,14 @@ enum call_result connection_call(struct connection *connection, const char *meth
 /* Waits for notices only. Never CALL_DONE. */
 enum call_result connection_listen(struct connection *connection, uint64_t deadline, connection_notice notice,
         void *data, struct ft_error *error);
+/* For who never waits. Begins a request, whose params the caller writes to `outbox`; once the one before is sent. */
+void connection_compose(struct connection *connection, const char *method);
+/* Sends as much of it as goes at once. CALL_LATE: not all. */
+enum call_result connection_push(struct connection *connection, struct ft_error *error);
+/* The next message that is there; CALL_LATE: none is. Without `receives`, of what was received before. Its views live
+ * until the connection is used again. */
+enum call_result connection_next(
+        struct connection *connection, bool receives, struct ft_envelope *envelope, struct ft_error *error);
 /* Closes the descriptor, so that it can be started anew. */
 void connection_reset(struct connection *connection);
 /* Closes the descriptor and frees all. NULL is fine. */

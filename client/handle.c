@@ -13,6 +13,7 @@
 #include "client/fork.h"
 #include "client/outcome.h"
 #include "client/sized.h"
+#include "client/subscription.h"
 
 #define USUAL_SOCKET "/run/flytuned/flytuned.sock"
 #define LIBRARY_NAME "libflytune-client/" FLYTUNE_VERSION
@@ -223,7 +224,7 @@ void flytune_close(flytune_client *client)
 /* ---- fork ---- */
 
 /* The program may have closed the descriptor since, and its number may be something else now. */
-static void close_inherited(struct connection *connection)
+void client_close_inherited(struct connection *connection)
 {
 	struct stat status;
 
@@ -242,7 +243,7 @@ void client_forked(flytune_client *client)
 		struct connection *connection = client->connections;
 
 		client->connections = connection->next;
-		close_inherited(connection);
+		client_close_inherited(connection);
 		connection->orphan = true;
 		/* A busy one is left to the thread that uses it, which may be the one that forked; if it is
 		 * not, its buffers were caught in the middle of a change and must not be touched. */
@@ -254,6 +255,7 @@ void client_forked(flytune_client *client)
 	client->probe = NULL;
 	forced_forget_running(&client->forced);
 	cache_mend(&client->cache);
+	subscriptions_forked(client->subscriptions);
 	/* Those who waited on it are not in this process. */
 	(void)init_changed(client);
 	atomic_store(&client->pid, getpid());

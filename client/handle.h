@@ -26,6 +26,8 @@ enum {
 	PROBE_WAIT_MS = 20, /* that a lookup grants a daemon that was away to say hello */
 };
 
+struct flytune_subscription;
+
 struct flytune_client {
 	char *socket;
 	char name[64];
@@ -48,6 +50,7 @@ struct flytune_client {
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a connection is idle again, or connecting has ended */
+	struct flytune_subscription *subscriptions;
 	struct connection *connections;
 	unsigned pooled;          /* of these, made for the pool */
 	bool connecting;          /* by some thread */
@@ -62,6 +65,9 @@ struct flytune_client {
 void client_enter(flytune_client *client);
 /* In a forked child, with the lock held: closes and forgets what belongs to the parent. */
 void client_forked(flytune_client *client);
+
+/* In a forked child: closes its copy of a descriptor that belongs to the parent. */
+void client_close_inherited(struct connection *connection);
 
 /* A pooled connection, marked busy; it goes back with client_give or client_drop. Who has an answer of his
  * own is not `patient`: he waits PROBE_WAIT_MS at most for a daemon that was away. */

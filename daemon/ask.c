@@ -8,16 +8,17 @@
 
 enum { ENCODED_MAX = 4096 };
 
-static int look_up(struct requests *requests, const struct ft_lookup_request *request,
-        enum lookup_source *source, struct ft_error *error)
+int requests_look_up(struct requests *requests, const struct ft_lookup_request *request,
+        enum lookup_source *source, bool *known, struct ft_error *error)
 {
 	uint64_t generation = 0;
 	uint32_t stripe;
 	bool readable;
 
+	*known = true;
 	if (request->invariant)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
-	readable = requests_reading(requests, error) == 0;
+	readable = *known = requests_reading(requests, error) == 0;
 	/* A named generation never falls back. */
 	if (request->generation[0] != '\0' && !readable)
 		return -1;
@@ -39,8 +40,11 @@ static int look_up(struct requests *requests, const struct ft_lookup_request *re
 		if (generation != 0)
 			return -1;
 		/* Nobody shall keep it: version and stripe stay zero. */
-		return lookup_without_store(
-		        requests->store, &requests->subject, &requests->answer, source, error);
+		if (lookup_without_store(
+		            requests->store, &requests->subject, &requests->answer, source, error) != 0)
+			return -1;
+		*known = false;
+		return 0;
 	}
 	/* The word first: if it was changed by a commit that the answer does not know of, that is noticed now, and nobody
 	 * keeps the answer. */
@@ -111,6 +115,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	enum lookup_source source = LOOKUP_DEFAULT;
 	struct miss_place miss = {0};
 	bool again = true;
+	bool known;
 	uint8_t room[ENCODED_MAX];
 	struct ft_writer encoded;
 
@@ -120,7 +125,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	if (answer_kept(requests, question, hash, now_ns, writer))
 		return 0;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
-	        look_up(requests, &request, &source, error) != 0) {
+	        requests_look_up(requests, &request, &source, &known, error) != 0) {
 		requests->refused += !requests->too_early;
 		return -1;
 	}

@@ -196,6 +196,14 @@ static void publish_answer(void *data, const struct store_key *key)
 		board_change_all(&daemon->board);
 }
 
+static void answers_changed(void *data, const struct store_key *key)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->has_requests && !daemon->stopping)
+		subscriptions_changed(&daemon->requests.subscriptions, key);
+}
+
 static void published_answers(void *data, uint64_t generation)
 {
 	struct daemon *daemon = data;
@@ -227,6 +235,7 @@ static void device_settled(void *data, struct runner_slot *slot)
 	if (daemon->stopping)
 		return;
 	board_change_all(&daemon->board); /* another device may be the first now */
+	subscriptions_changed(&daemon->requests.subscriptions, NULL);
 	queue_settled(&daemon->queue, slot);
 	requests_settled(&daemon->requests);
 	background_settled(&daemon->background, slot);
@@ -307,6 +316,14 @@ static void client_batch_end(void *data, struct session *session)
 	requests_batch_end(&daemon->requests);
 }
 
+static void client_emptied(void *data, struct session *session)
+{
+	struct daemon *daemon = data;
+
+	if (!daemon->stopping)
+		subscriptions_emptied(&daemon->requests.subscriptions, session);
+}
+
 static void client_closed(void *data, struct session *session)
 {
 	struct daemon *daemon = data;
@@ -323,6 +340,7 @@ static void clients_gone(void *data)
 static const struct server_events server_events = {
         .message = client_message,
         .batch_end = client_batch_end,
+        .emptied = client_emptied,
         .closed = client_closed,
         .drained = clients_gone,
 };
@@ -382,6 +400,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .publish = publish_answer,
 	        .published = published_answers,
 	        .mended = store_mended,
+	        .changed = answers_changed,
 	        .changed_data = daemon,
 	};
 	char code[280];

@@ -10,6 +10,8 @@ typedef void method_call(
 
 /* ask.c: what to use */
 method_call method_lookup, method_lookup_many;
+/* subscription.c: to hear of changes */
+method_call method_subscribe;
 /* report.c: what is known */
 method_call method_trials, method_devices, method_status, method_misses;
 /* code.c: the machine code that won */

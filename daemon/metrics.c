@@ -135,6 +135,10 @@ char *metrics_page(struct requests *requests, size_t *length)
 	one(page, "sessions_total", "counter", "Connections of clients so far.", (double)server->accepted);
 	one(page, "sessions_refused_total", "counter", "Connections that were one too many.",
 	        (double)server->refused);
+	one(page, "subscriptions", "gauge", "Answers that clients subscribe to.",
+	        requests->subscriptions.count);
+	one(page, "subscription_notices_total", "counter", "Changed answers that subscribers were told of.",
+	        (double)requests->subscriptions.told);
 	if (fclose(page) != 0) {
 		free(text);
 		return NULL;

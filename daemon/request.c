@@ -312,6 +312,7 @@ void requests_stop(struct requests *requests)
 		census_stop(&requests->census);
 	requests->stopping = true;
 	(void)ft_fail(&error, FT_E_STOPPING, "the daemon is stopping");
+	subscriptions_stop(&requests->subscriptions);
 	while (requests->parked != NULL) {
 		struct parked *parked = requests->parked;
 
@@ -462,6 +463,7 @@ static const struct method {
         {"devices", ACCESS_ANYONE, method_devices},
         {"metrics", ACCESS_ANYONE, method_metrics},
         {"watch", ACCESS_MEMBER, method_watch},
+        {"subscribe", ACCESS_MEMBER, method_subscribe},
         {"misses", ACCESS_MEMBER, method_misses},
         {"pin", ACCESS_ADMIN, method_pin},
         {"unpin", ACCESS_ADMIN, method_unpin},
@@ -529,7 +531,7 @@ void requests_session_closed(struct requests *requests, struct session *session)
 {
 	struct pending *pending = session->pending;
 
-	(void)requests;
+	subscriptions_left(&requests->subscriptions, session);
 	transfer_free(session->transfer);
 	session->transfer = NULL;
 	while (pending != NULL) {
@@ -560,7 +562,8 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 	        .background = background,
 	        .started_ns = requests_clock_ns(),
 	};
-	if (replies_init(&requests->replies, error) != 0 || misses_init(&requests->misses, error) != 0)
+	if (replies_init(&requests->replies, error) != 0 || misses_init(&requests->misses, error) != 0 ||
+	        subscriptions_init(&requests->subscriptions, requests, server->loop, error) != 0)
 		return -1;
 	return census_init(&requests->census, server->loop, store, devices, error);
 }

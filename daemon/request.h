@@ -12,6 +12,7 @@
 #include "daemon/queue.h"
 #include "daemon/replies.h"
 #include "daemon/server.h"
+#include "daemon/subscription.h"
 
 struct parked; /* a request that waits until its device was heard */
 
@@ -37,6 +38,7 @@ struct requests {
 	struct background *background;
 	struct census census;
 	struct replies replies;
+	struct subscriptions subscriptions;
 	struct parked *parked;
 	unsigned parked_count;
 	bool too_early;          /* a lookup that names a generation found its device not heard yet */
@@ -75,5 +77,10 @@ enum subject_state requests_subject(struct requests *requests, struct session *s
 int requests_park(struct requests *requests, struct session *session, const struct ft_envelope *envelope,
         void (*call)(struct requests *requests, struct session *session, const struct ft_envelope *envelope),
         struct ft_error *error);
+
+/* Answers a lookup into requests->answer. *known is false if the store cannot be asked just now: then it is what is
+ * served meanwhile, or fails for that. */
+int requests_look_up(struct requests *requests, const struct ft_lookup_request *request,
+        enum lookup_source *source, bool *known, struct ft_error *error);
 
 #endif

@@ -106,10 +106,18 @@ static void session_finished(void *data, struct session *session)
 	start_sweeper(data);
 }
 
+static void session_emptied(void *data, struct session *session)
+{
+	struct server *server = data;
+
+	server->events->emptied(server->data, session);
+}
+
 static const struct session_events session_events = {
         .message = session_message,
         .batch_end = session_batch_end,
         .finished = session_finished,
+        .emptied = session_emptied,
         .closed = session_closed,
 };
 

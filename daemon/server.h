@@ -11,6 +11,7 @@
 struct server_events {
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
 	void (*batch_end)(void *data, struct session *session);
+	void (*emptied)(void *data, struct session *session);
 	void (*closed)(void *data, struct session *session); /* the session still has its pending replies */
 	void (*drained)(void *data); /* after server_stop: the last session is closed */
 };

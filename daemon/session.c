@@ -46,6 +46,7 @@ void session_finish(struct session *session)
 	uv_os_fd_t descriptor;
 
 	session->watching = false;
+	session->subscribed = false;
 	/* What the client sends from now on it is told was not taken; what it sent before is read to its end. */
 	if (uv_fileno((uv_handle_t *)&session->pipe, &descriptor) != 0 || shutdown(descriptor, SHUT_RD) != 0)
 		session_close(session);
@@ -113,9 +114,15 @@ void session_flush(struct session *session)
 		}
 		give_back(&session->out);
 	}
-	if (session->ending || (session->finished && session->pending == NULL && !session->watching))
+	if (session->ending ||
+	        (session->finished && session->pending == NULL && !session->watching &&
+	                !session->subscribed)) {
 		session_close(session);
-	else if (!session->reading && !session->finished)
+		return;
+	}
+	if (session->subscriber != NULL)
+		session->events->emptied(session->data, session);
+	if (!session->reading && !session->finished)
 		resume_reading(session);
 }
 
@@ -224,6 +231,11 @@ void session_refuse(struct session *session, uint64_t id, const struct ft_error 
 		(void)uv_read_stop((uv_stream_t *)&session->pipe);
 	}
 	session_fail(session, id, why);
+}
+
+bool session_may_be_told(const struct session *session)
+{
+	return !session->closing && !session->ending && owed(session) == 0;
 }
 
 bool session_gone(const struct session *session)

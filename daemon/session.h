@@ -13,6 +13,7 @@
 #include "proto/messages.h"
 
 struct session;
+struct subscriber;
 struct transfer;
 
 /* Replies that one session may be owed at once; one more request is busy. */
@@ -23,7 +24,9 @@ struct session_events {
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
 	void (*batch_end)(void *data, struct session *session); /* all that one read brought was handled */
 	void (*finished)(void *data, struct session *session); /* from now on nothing tells that it hung up */
-	void (*closed)(void *data, struct session *session);   /* forget it; freed when this returns */
+	void (*emptied)(
+	        void *data, struct session *session);        /* all it was owed is written; of a subscriber */
+	void (*closed)(void *data, struct session *session); /* forget it; freed when this returns */
 };
 
 /* What sessions may bring into the log as often as they like. */
@@ -64,10 +67,12 @@ struct session {
 	bool closing;
 	bool greeted; /* said hello */
 	bool watching;
+	bool subscribed;           /* stays for what it is told of */
 	uint64_t watched_job;      /* 0: all */
 	uint64_t partial_since_ms; /* loop time at which half a message came; 0: none is waiting */
 	struct pending *pending;
-	struct transfer *transfer; /* an import under way; the requests' to free */
+	struct transfer *transfer;     /* an import under way; the requests' to free */
+	struct subscriber *subscriber; /* NULL: it subscribed to nothing; the requests' to free */
 	uint32_t pending_count;
 };
 
@@ -92,6 +97,8 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure);
 void session_notice(
         struct session *session, const char *method, const struct ft_message *message, const void *body);
+/* Whether a subscriber has taken all that it was sent before. If not, `emptied` says when it has. */
+bool session_may_be_told(const struct session *session);
 /* Of one that asks nothing more: whether it hung up since. */
 bool session_gone(const struct session *session);
 /* Writes what was collected; called by itself at the end of a read. */

@@ -18,7 +18,8 @@ enum {
 	FT_TOKEN_SIZE = 64, /* "UUID:COUNTER" */
 	FT_REASON_SIZE = 256,
 	FT_IDENTITY_SIZE = 1024,
-	FT_LOOKUPS_MAX = 1024,         /* in one lookup_many */
+	FT_LOOKUPS_MAX = 1024,         /* in one lookup_many or subscribe */
+	FT_SUBSCRIBED_MAX = 4096,      /* answers that one connection subscribes to */
 	FT_IDENTITY_WHOLE_SIZE = 2048, /* a runner's identity and a kernel's source together */
 	FT_SPACE_MAX = 512,            /* configs in the space of one problem */
 	FT_ROUNDS_MAX = 256,           /* rounds kept for one problem */
@@ -78,6 +79,24 @@ FT_DECLARE_MESSAGE(lookup_many_reply, FT_LOOKUP_MANY_REPLY)
 
 #define FT_LOOKUP_FAILURE(F) F(RAW, error, 0, FT_OPTIONAL) /* as in a response; no answer has such a member */
 FT_DECLARE_MESSAGE(lookup_failure, FT_LOOKUP_FAILURE)
+
+#define FT_SUBSCRIBE_REQUEST(F)                                                      \
+	F(RAW, lookups, 0, FT_REQUIRED) /* lookup_request, FT_LOOKUPS_MAX at most */ \
+	F(RAW, seen, 0, FT_OPTIONAL)    /* uint: the digest of each that is known; 0: none */
+FT_DECLARE_MESSAGE(subscribe_request, FT_SUBSCRIBE_REQUEST)
+
+#define FT_SUBSCRIBE_REPLY(F)                                                                         \
+	F(UINT, first, 0, FT_REQUIRED) /* place of the first of these; the connection's first is 1 */ \
+	F(UINT, count, 0, FT_REQUIRED)
+FT_DECLARE_MESSAGE(subscribe_reply, FT_SUBSCRIBE_REPLY)
+
+/* The notice "answer", to those who subscribed. */
+#define FT_ANSWER_NOTICE(F)                                                                   \
+	F(UINT, place, 0, FT_REQUIRED)                                                        \
+	F(UINT, digest, 0, FT_REQUIRED) /* of all that it says but the generation; never 0 */ \
+	F(RAW, answer, 0, FT_OPTIONAL)  /* answer */                                          \
+	F(RAW, error, 0, FT_OPTIONAL)   /* else, as in a response */
+FT_DECLARE_MESSAGE(answer_notice, FT_ANSWER_NOTICE)
 
 #define FT_TUNE_REQUEST(F)                                                                                   \
 	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                           \

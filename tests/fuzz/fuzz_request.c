@@ -9,6 +9,8 @@ static void handle(const struct ft_envelope *envelope)
 	} methods[] = {
 	        {"hello", &ft_hello_request_message},
 	        {"lookup", &ft_lookup_request_message},
+	        {"lookup_many", &ft_lookup_many_request_message},
+	        {"subscribe", &ft_subscribe_request_message},
 	        {"tune", &ft_tune_request_message},
 	        {"wait", &ft_job_request_message},
 	        {"cancel", &ft_job_request_message},

@@ -60,6 +60,8 @@ def requests():
         "tune": {"kernel": "rmsnorm", "problem": PROBLEM, "force": True, "priority": -5, "budget_ns": 10**9},
         "wait": job, "cancel": job, "jobs": {}, "watch": job,
         "trials": {"kernel": "rmsnorm", "problem": PROBLEM}, "status": {}, "devices": None, "no_such": {},
+        "lookup_many": {"lookups": [{"kernel": "rmsnorm", "problem": PROBLEM}] * 3},
+        "subscribe": {"lookups": [{"kernel": "rmsnorm", "problem": PROBLEM}] * 2, "seen": [0, 2**64 - 1]},
     }
     for method, params in good.items():
         keep("request", method, request(method, params))

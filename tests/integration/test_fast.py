@@ -154,6 +154,8 @@ def test_a_list_with_a_problem_that_is_refused_is_refused_whole(daemon):
 
 
 def test_a_list_of_a_generation_is_of_that_moment_or_fails(daemon):
+    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready" and daemon.status()["generation"] > 1,
+                  "the device is known")
     token = daemon.ctl("lookup", *shape()).json["token"]
     daemon.tune(m=64)
     now = daemon.ctl("lookup", *shape(m="64,65")).json

@@ -272,6 +272,60 @@ static void answer_many(struct fake_session *session, const struct ft_envelope *
 	ft_writer_free(&writer);
 }
 
+void fake_tell(struct fake_session *session, uint64_t place, uint64_t mark)
+{
+	struct ft_answer_notice news = {.place = place, .digest = mark};
+	struct ft_writer writer, encoded;
+	struct ft_answer answer;
+
+	fake_answer(&(struct ft_problem){0}, "", &answer);
+	ft_config_set(&answer.config, "M", (int64_t)mark, NULL);
+	ft_writer_init_growing(&encoded, 1 << 20);
+	ft_encode(&encoded, &ft_answer_message, &answer);
+	news.answer = (struct ft_view){encoded.data, encoded.length};
+	ft_writer_init_growing(&writer, 1 << 20);
+	ft_begin_notice(&writer, "answer");
+	ft_encode(&writer, &ft_answer_notice_message, &news);
+	fake_send(session, &writer);
+	ft_writer_free(&writer);
+	ft_writer_free(&encoded);
+}
+
+void fake_tell_all(struct fake *fake, uint64_t place, uint64_t mark)
+{
+	for (int i = 0; i < atomic_load(&fake->sessions); i++) {
+		if (place <= atomic_load(&fake->session[i]->places))
+			fake_tell(fake->session[i], place, mark);
+	}
+}
+
+/* At first the mark of a place is its number. */
+static void answer_subscribe(struct fake_session *session, const struct ft_envelope *request)
+{
+	struct ft_subscribe_request asked;
+	struct ft_subscribe_reply reply = {.first = atomic_load(&session->places) + 1};
+	struct ft_cursor lookups, seen;
+	uint32_t count = 0, known = 0;
+
+	assert_int_equal(ft_decode(&ft_subscribe_request_message, request->body, &asked, NULL), 0);
+	lookups = ft_cursor_of(asked.lookups.data, asked.lookups.length);
+	seen = ft_cursor_of(asked.seen.data, asked.seen.length);
+	assert_true(ft_read_array(&lookups, &count) && ft_read_array(&seen, &known));
+	assert_in_range(count, 1, FT_LOOKUPS_MAX);
+	assert_int_equal(known, count);
+	reply.count = count;
+	fake_reply(session, request->id, &ft_subscribe_reply_message, &reply);
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t digest = 0;
+
+		assert_true(ft_read_uint(&seen, &digest));
+		if (digest == 0)
+			fake_tell(session, reply.first + i, reply.first + i);
+	}
+	atomic_fetch_add(&session->places, count);
+	atomic_fetch_add(&session->fake->subscribes, 1);
+}
+
 static void fill_job(struct ft_job *job, const char *state)
 {
 	memset(job, 0, sizeof *job);
@@ -451,6 +505,7 @@ static void answer(struct fake_session *session, const struct ft_envelope *reque
 	        {"hello", answer_hello},
 	        {"lookup", answer_lookup},
 	        {"lookup_many", answer_many},
+	        {"subscribe", answer_subscribe},
 	        {"tune", answer_tune},
 	        {"watch", answer_watch},
 	        {"wait", answer_wait},
@@ -522,7 +577,8 @@ static void *accept_all(void *data)
 		session->fake = fake;
 		session->fd = fd;
 		ft_inbox_init(&session->inbox, &ft_bounds_request);
-		fake->session[fake->sessions++] = session;
+		fake->session[atomic_load(&fake->sessions)] = session;
+		atomic_fetch_add(&fake->sessions, 1);
 		atomic_fetch_add(&fake->accepted, 1);
 		assert_int_equal(pthread_create(&session->thread, NULL, serve, session), 0);
 	}

@@ -23,6 +23,7 @@ struct fake_session {
 	int fd;
 	pthread_t thread;
 	struct ft_inbox inbox;
+	atomic_uint places; /* that it subscribed to */
 };
 
 enum fake_act {
@@ -43,7 +44,7 @@ struct fake {
 	bool running;
 	_Atomic(fake_hook) hook;
 	void *data;
-	atomic_int accepted, hellos, lookups, many, tunes, waits;
+	atomic_int accepted, hellos, lookups, many, tunes, waits, subscribes;
 	atomic_uint_fast64_t repeats; /* of the last lookup that brought any */
 	struct ft_board *board;       /* of the next listening; NULL: it has none */
 	int board_fd;
@@ -52,7 +53,7 @@ struct fake {
 	bool gate; /* what fake_wait_gate waits for */
 	int at_gate;
 	struct fake_session *session[FAKE_CONNECTIONS_MAX];
-	int sessions;
+	atomic_int sessions;
 };
 
 enum fake_flaw {
@@ -84,6 +85,10 @@ void fake_open_gate(struct fake *fake);
 /* Until so many hooks are at the gate. */
 void fake_await_arrivals(struct fake *fake, int count);
 
+/* Tells a session of a place's answer: the knob M is `mark`, and so is the digest. */
+void fake_tell(struct fake_session *session, uint64_t place, uint64_t mark);
+/* Tells all sessions that are there. */
+void fake_tell_all(struct fake *fake, uint64_t place, uint64_t mark);
 /* Answers a request: writes the whole message. */
 void fake_send(struct fake_session *session, const struct ft_writer *writer);
 void fake_reply(

@@ -14,6 +14,11 @@ int count_events(void *data, const flytune_event *)
 	return 0;
 }
 
+void note_answer(void *data, size_t, const flytune_answer *, const flytune_error *)
+{
+	++*static_cast<int *>(data);
+}
+
 bool check(bool holds, const char *what)
 {
 	if (!holds)
@@ -65,6 +70,16 @@ int main()
 	               "nothing to watch") &&
 	        check(std::strcmp(flytune_code_word(error.code), "daemon_away") == 0, "codes have words") &&
 	        fine;
+
+	int answers_told = 0;
+	flytune_subscription *subscription = nullptr;
+	fine = check(flytune_subscribe(client, problems, 2, nullptr, note_answer, &answers_told,
+	                     &subscription, &error) == FLYTUNE_OK,
+	               "nobody need be there to subscribe") &&
+	        check(flytune_subscription_fd(subscription) > 2, "it has a descriptor") &&
+	        check(flytune_dispatch(subscription, &error) == FLYTUNE_E_AWAY, "nobody tells") &&
+	        check(answers_told == 0, "so nothing is told") && fine;
+	flytune_unsubscribe(subscription);
 
 	flytune_problem_free(problem);
 	flytune_close(client);

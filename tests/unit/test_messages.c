@@ -9,6 +9,7 @@
 
 static const struct ft_message *const all[] = {
         &ft_answer_message,
+        &ft_answer_notice_message,
         &ft_cancel_notice_message,
         &ft_device_state_message,
         &ft_devices_reply_message,
@@ -20,6 +21,8 @@ static const struct ft_message *const all[] = {
         &ft_job_message,
         &ft_job_request_message,
         &ft_jobs_reply_message,
+        &ft_lookup_many_reply_message,
+        &ft_lookup_many_request_message,
         &ft_lookup_request_message,
         &ft_runner_device_message,
         &ft_runner_event_message,
@@ -32,6 +35,8 @@ static const struct ft_message *const all[] = {
         &ft_space_reply_message,
         &ft_space_request_message,
         &ft_status_reply_message,
+        &ft_subscribe_reply_message,
+        &ft_subscribe_request_message,
         &ft_sweep_member_message,
         &ft_sweep_reply_message,
         &ft_sweep_request_message,

@@ -324,6 +324,50 @@ FLYTUNE_API enum flytune_code flytune_lookup_many(flytune_client *client, flytun
         size_t count, const struct flytune_lookup_options *options, struct flytune_answer *answers,
         struct flytune_error *errors, struct flytune_error *error);
 
+/* ---------------------------------------------------------------- subscriptions */
+
+/* A wish to hear when answers change, for a program with an event loop: instead of looking up again and again. It has a
+ * connection of its own, and descriptors; it never waits. */
+typedef struct flytune_subscription flytune_subscription;
+
+#define FLYTUNE_SUBSCRIBED_MAX 4096
+
+/* Tells of the answer to problem `index` of a subscription: its first, and each later one that differs in anything but
+ * its generation. `answer` is what a lookup of that moment gets from the daemon; it is NULL, and `error` is not, where a
+ * lookup is refused. Both die with the call. It may use the client and the subscription, but not end either. */
+typedef void (*flytune_answer_fn)(
+        void *data, size_t index, const struct flytune_answer *answer, const struct flytune_error *error);
+
+/* Subscribes to the answers of `count` problems, FLYTUNE_SUBSCRIBED_MAX at most, on a device (NULL: the client's). Does
+ * not connect: flytune_dispatch does, and calls `changed`. The problems may be freed afterwards. With a generation the
+ * answers are those of that moment, and each is told once; under FLYTUNE_AUTOTUNE=0 the daemon is never asked, and so
+ * nothing is ever told. Fails on a problem that this library knows to be refused, when there is no memory, and when
+ * there are no descriptors: it takes three.
+ *
+ * No change is lost, only states in between: however late flytune_dispatch is called, and across restarts of the
+ * daemon, what is told last is the answer that holds. In a forked child a subscription is one of the child's own: its
+ * descriptor is a different one under the same number, and every answer is told anew. */
+FLYTUNE_API enum flytune_code flytune_subscribe(flytune_client *client, flytune_problem *const *problems,
+        size_t count, const char *device, flytune_answer_fn changed, void *data,
+        flytune_subscription **subscription, struct flytune_error *error);
+
+/* The descriptor to watch for being readable, level-triggered, by poll, epoll or what stands on them: flytune_dispatch
+ * has something to do then. The same for the life of the subscription, through connections that come and go. Not to be
+ * read, changed or closed. */
+FLYTUNE_API int flytune_subscription_fd(const flytune_subscription *subscription);
+
+/* Does what there is to do, without waiting: connects, asks, calls `changed` in this thread, with no lock held. To be
+ * called when the descriptor is readable; at other times it does no harm. FLYTUNE_OK, or why the daemon cannot be heard
+ * just now (FLYTUNE_E_AWAY, FLYTUNE_E_DENIED, FLYTUNE_E_BUSY, …): the subscription stands, and tries again by itself,
+ * whenever the descriptor says so. If another thread is in it, that one looks once more, and this one returns at
+ * once: calls of one subscription never overlap. */
+FLYTUNE_API enum flytune_code flytune_dispatch(
+        flytune_subscription *subscription, struct flytune_error *error);
+
+/* Ends a subscription, and closes its descriptors; before flytune_close of its client, and not from its own callback.
+ * NULL is fine. */
+FLYTUNE_API void flytune_unsubscribe(flytune_subscription *subscription);
+
 /* ---------------------------------------------------------------- jobs */
 
 struct flytune_tune_options {
