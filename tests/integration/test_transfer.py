@@ -294,6 +294,48 @@ def test_a_file_that_is_no_export_is_refused_by_place(daemon, tmp_path, text, wo
     assert daemon.status()["answers"] == 0
 
 
+@pytest.mark.parametrize("where,words", [
+    (("problem", "dtype"), "bf16\0"), (("kernel",), "rms\0norm"), (("origin",), ORIGIN[:-1] + "\0"),
+    (("config", "threads\0"), 1), (("device",), "a\0b"), (("identity",), "a\0b"), (("tuned_at",), "2025\0")], ids=str)
+def test_a_nul_in_a_row_is_refused_in_the_file_and_on_the_wire(filled, tmp_path, where, words):
+    path = tmp_path / "answers.json"
+    data, row = sample(filled, path)
+    row = json.loads(json.dumps(row))
+    put(row, *where, words)
+    path.write_text(json.dumps({**data, "answers": [row]}))
+    before = filled.status()["generation"]
+    done = filled.ctl("import", path, check=False)
+    assert done.status in (1, 2) and ("nothing is imported" in done.complaint or "line 1" in done.complaint), done
+    if where != ("tuned_at",):  # on the wire it is a number
+        wire = {"kernel": "rmsnorm", "problem": row["problem"], "device": data["devices"].get(row["device"], row["device"]),
+                "identity": data["identities"].get(row["identity"], row["identity"]), "config": row["config"],
+                "origin": row["origin"]}
+        if where == ("kernel",):
+            wire["kernel"] = words
+        with filled.peer() as peer:
+            peer.call("import_begin")
+            with pytest.raises(harness.RpcError) as refusal:
+                peer.call("import_rows", rows=[wire])
+            assert refusal.value.code in ("bad_value", "bad_request", "unknown_knob") and "row 1:" in str(refusal.value)
+            with pytest.raises(harness.RpcError):
+                peer.call("import_commit")
+    assert filled.status()["generation"] == before
+
+
+def test_deep_nesting_inside_a_row_is_refused(filled, tmp_path):
+    path = tmp_path / "answers.json"
+    data, row = sample(filled, path)
+    number = data["answers"].index(row) + 1
+    for field in ("problem", "config", "pin", "origin"):
+        deep = current = {}
+        for _ in range(500):
+            current["a"] = current = {}
+        path.write_text(json.dumps({**data, "answers": [{**one, field: deep} if one is row else one
+                                                        for one in data["answers"]]}))
+        done = filled.ctl("import", path, check=False)
+        assert done.status in (1, 2) and f"row {number}:" in done.complaint and field in done.complaint, done
+
+
 def test_duplicates_and_conflicts_are_refused_by_row(filled, tmp_path):
     path = tmp_path / "answers.json"
     data, row = sample(filled, path)
