@@ -9,11 +9,12 @@
 
 #include "daemon/methods.h"
 
+static const uint32_t unplaced = UINT32_MAX;
+
 enum {
 	TURN = 16,   /* places of one subscriber, before it is another's turn */
 	STEP = 64,   /* places, before the loop looks at its sockets again */
 	ROOM = 8192, /* more than an answer or an error takes */
-	UNPLACED = UINT32_MAX,
 };
 
 struct place {
@@ -22,7 +23,7 @@ struct place {
 	struct place *next_due;
 	uint64_t digest; /* of what was told last, 0: nothing */
 	uint32_t number;
-	uint32_t stripe; /* UNPLACED: its key is not known, so that only a change of anything concerns it */
+	uint32_t stripe; /* unplaced: its key is not known, so that only a change of anything concerns it */
 	bool is_due;
 	uint16_t length;
 	uint8_t question[]; /* the params of a lookup */
@@ -92,12 +93,12 @@ static void look_again(uv_timer_t *timer)
 
 static void unplace(struct place *place)
 {
-	if (place->stripe == UNPLACED)
+	if (place->stripe == unplaced)
 		return;
 	*place->link = place->next;
 	if (place->next != NULL)
 		place->next->link = place->link;
-	place->stripe = UNPLACED;
+	place->stripe = unplaced;
 }
 
 static void put_in_stripe(struct subscriptions *subscriptions, struct place *place, uint32_t stripe)
@@ -311,7 +312,7 @@ static struct place *new_place(struct ft_view question, uint64_t seen, struct ft
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a subscription");
 		return NULL;
 	}
-	place->stripe = UNPLACED;
+	place->stripe = unplaced;
 	place->digest = seen;
 	place->length = (uint16_t)writer.length;
 	memcpy(place->question, room, writer.length);

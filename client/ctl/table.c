@@ -91,9 +91,8 @@ static const char *title(const struct table *table, size_t column)
 	return table->head[column] + is_right(table, column);
 }
 
-void table_print(struct table *table)
+static void print(const struct table *table, int *width)
 {
-	int width[TABLE_COLUMNS_MAX] = {0};
 	size_t last = 0;
 	bool bold = table->head != NULL && isatty(STDOUT_FILENO);
 
@@ -124,6 +123,17 @@ void table_print(struct table *table)
 		if (width[column] > 0)
 			print_cell(table->cell[i], width[column], is_right(table, column), column == last);
 	}
+}
+
+void table_print(struct table *table)
+{
+	int *width = calloc(table->columns, sizeof *width);
+
+	if (width != NULL)
+		print(table, width);
+	else
+		table->failed = true;
+	free(width);
 	if (table->failed)
 		fputs("flytunectl: out of memory: the table is not whole\n", stderr);
 	free(table->cell);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TABLE_COLUMNS_MAX = 12, TABLE_CELL_SIZE = 256 };
+enum { TABLE_CELL_SIZE = 256 };
 
 struct table {
 	const char *const *head; /* a column's title; one that begins with '>' is aligned to the right */
