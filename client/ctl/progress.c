@@ -12,32 +12,51 @@ enum { BAR_WIDTH = 30 };
 
 void progress_begin(struct progress *progress, bool silent)
 {
-	*progress = (struct progress){.silent = silent, .terminal = isatty(STDOUT_FILENO)};
+	*progress = (struct progress){.silent = silent, .terminal = progress_terminal()};
+}
+
+bool progress_terminal(void)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
+}
+
+void progress_bar(const char *before, uint64_t settled, uint64_t trials, const char *stage, uint64_t round)
+{
+	uint64_t filled = trials == 0 ? 0 : settled * BAR_WIDTH / trials;
+
+	/* Cut at the edge: what wraps cannot be taken back. */
+	printf("\033[?7l%s[", before);
+	for (uint64_t i = 0; i < BAR_WIDTH; i++)
+		putchar(i < filled ? '#' : '.');
+	printf("] %" PRIu64 " of %" PRIu64 " settled", settled, trials);
+	if (*stage != '\0')
+		printf(", %s", stage);
+	if (round > 0)
+		printf(", round %" PRIu64, round);
+	fputs("\033[?7h", stdout);
+	fflush(stdout);
+}
+
+void progress_take_back(void)
+{
+	fputs("\r\033[K", stdout);
 }
 
 static void clear_bar(struct progress *progress)
 {
 	if (progress->drawn)
-		fputs("\r\033[K", stdout);
+		progress_take_back();
 	progress->drawn = false;
 }
 
 static void draw_bar(struct progress *progress)
 {
-	uint64_t filled = progress->trials == 0 ? 0 : progress->settled * BAR_WIDTH / progress->trials;
-
 	if (!progress->terminal)
 		return;
 	clear_bar(progress);
-	putchar('[');
-	for (uint64_t i = 0; i < BAR_WIDTH; i++)
-		putchar(i < filled ? '#' : '.');
-	printf("] %" PRIu64 " of %" PRIu64 " settled", progress->settled, progress->trials);
-	if (progress->stage[0] != '\0')
-		printf(", %s", progress->stage);
-	if (progress->round > 0)
-		printf(", round %" PRIu64, progress->round);
-	fflush(stdout);
+	progress_bar("", progress->settled, progress->trials, progress->stage, progress->round);
 	progress->drawn = true;
 }
 

@@ -16,6 +16,12 @@ struct progress {
 	char stage[16];
 };
 
+/* Standard output is a terminal on which a line can be taken back. */
+bool progress_terminal(void);
+/* Draws one line without its end; progress_take_back makes room for others in its place. */
+void progress_bar(const char *before, uint64_t settled, uint64_t trials, const char *stage, uint64_t round);
+void progress_take_back(void);
+
 void progress_begin(struct progress *progress, bool silent);
 /* What an event of the job says. */
 void progress_event(struct progress *progress, const struct flytune_event *event);

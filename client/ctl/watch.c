@@ -7,10 +7,15 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
+#include "client/ctl/progress.h"
 
 struct watch {
 	struct ctl *ctl;
 	uint64_t only; /* this job's; 0: all */
+	bool terminal; /* the job that runs has a line of its own under the others, redrawn in place */
+	bool drawn;
+	uint64_t running, settled, trials, round;
+	char stage[16];
 };
 
 /* What a job is about. It is asked for on another connection; a job that is gone meanwhile has no label. */
@@ -59,12 +64,50 @@ static void print_event(const struct watch *watch, const struct flytune_event *e
 	printf("%s%s\n", *reason == '\0' ? "" : ": ", reason);
 }
 
+static void follow(struct watch *watch, const struct flytune_event *event)
+{
+	if (event->job == 0 || strcmp(event->event, "queued") == 0)
+		return;
+	if (watch->running != event->job)
+		watch->settled = watch->trials = watch->round = 0;
+	if (watch->running != event->job || event->stage[0] != '\0')
+		snprintf(watch->stage, sizeof watch->stage, "%s", event->stage);
+	watch->running = strcmp(event->event, "ended") == 0 ? 0 : event->job;
+	if (event->trials != 0) {
+		watch->settled = event->settled;
+		watch->trials = event->trials;
+	}
+	if (event->round != 0)
+		watch->round = event->round;
+}
+
+/* Stages and rounds pass by in the last line; what stays has a line of its own. */
+static void show_on_terminal(struct watch *watch, const struct flytune_event *event)
+{
+	bool passes = strcmp(event->event, "stage") == 0 || strcmp(event->event, "round") == 0;
+	char before[32];
+
+	if (watch->drawn)
+		progress_take_back();
+	watch->drawn = false;
+	follow(watch, event);
+	if (!passes)
+		print_event(watch, event);
+	if (watch->running == 0)
+		return;
+	snprintf(before, sizeof before, "job %" PRIu64 "  ", watch->running);
+	progress_bar(before, watch->settled, watch->trials, watch->stage, watch->round);
+	watch->drawn = true;
+}
+
 static int on_event(void *data, const struct flytune_event *event)
 {
-	const struct watch *watch = data;
+	struct watch *watch = data;
 
 	if (watch->ctl->json)
 		json_print_line(json_event(event));
+	else if (watch->terminal)
+		show_on_terminal(watch, event);
 	else
 		print_event(watch, event);
 	/* A reader that is gone ends the watch. */
@@ -77,20 +120,24 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 {
 	struct watch watch = {.ctl = ctl};
 	struct flytune_error error;
+	enum flytune_code code;
 
 	if (count > 1)
 		return ctl_usage(&command_watch, "'%s' is not understood", words[1]);
 	if (count == 1 && !job_number_read(words[0], &watch.only))
 		return ctl_usage(&command_watch, "'%s' is no job's number", words[0]);
-	if (flytune_watch(ctl->client, watch.only, FLYTUNE_FOREVER, on_event, &watch, &error) != FLYTUNE_OK)
-		return ctl_fail(ctl, &error);
-	return CTL_DONE;
+	watch.terminal = !ctl->json && progress_terminal();
+	code = flytune_watch(ctl->client, watch.only, FLYTUNE_FOREVER, on_event, &watch, &error);
+	if (watch.drawn)
+		puts("");
+	return code == FLYTUNE_OK ? CTL_DONE : ctl_fail(ctl, &error);
 }
 
 static void explain(void)
 {
-	puts("Prints what happens until it is interrupted, or until job ID has ended. With --json: an object "
-	     "a line.");
+	puts("Prints what happens until it is interrupted, or until job ID has ended. On a terminal the "
+	     "last\n"
+	     "line shows how far the job is that runs. With --json: an object a line.");
 }
 
 const struct command command_watch = {
