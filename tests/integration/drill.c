@@ -319,11 +319,11 @@ static void *ask_briefly(void *data)
 	struct flytune_answer answer;
 
 	for (int64_t i = 0; i < 3; i++)
-		look_up(data, 1 + (int64_t)(now_ns() % 4000), 4096, &answer);
+		look_up(data, 1 + (int64_t)(now_ns() % 100), 4096, &answer);
 	return NULL;
 }
 
-/* Does `turn` so often, and says what memory and descriptors were after a tenth of it, and at the end. */
+/* Does `turn` so often, and says what memory and descriptors were half-way, and at the end. */
 static int stay_flat(long count, void (*turn)(flytune_client *client, long number))
 {
 	flytune_client *client = open_client();
@@ -332,7 +332,7 @@ static int stay_flat(long count, void (*turn)(flytune_client *client, long numbe
 
 	for (long number = 1; number <= count; number++) {
 		turn(client, number);
-		if (number == (count + 9) / 10) {
+		if (number == (count + 1) / 2) {
 			memory = memory_kb();
 			open_ones = descriptors();
 			printf("warm\n");

@@ -1,0 +1,114 @@
+"""Much of everything: forks, threads, connections, problems and clients. Answers stay right, and nothing grows."""
+import contextlib
+import json
+import os
+import resource
+import subprocess
+
+import msgpack
+import pytest
+
+import harness
+from harness import problem, shape
+
+LONG = bool(os.environ.get("FLYTUNE_LONG"))
+CLIENTS = 200 if harness.INSTRUMENTED else 1000
+
+
+def drill(daemon, what, count, started=None):
+    """Runs the C program; gives its figures. started() is called once it is warm."""
+    process = subprocess.Popen([str(harness.program("drill")), what, str(count)], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True, env={**os.environ, "FLYTUNE_SOCKET": str(daemon.path)})
+    try:
+        line = ""
+        for line in process.stdout:
+            if line == "warm\n" and started:
+                started()
+        assert process.wait(harness.DEADLINE) == 0
+        return {name: int(value) for name, value in (pair.split("=") for pair in line.split())}
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_parent_and_child_of_a_fork_each_get_their_own_answers(daemon, tmp_path):
+    count = 300 if harness.INSTRUMENTED else 10000
+    path = tmp_path / "answers.json"
+    daemon.tune(m=64, n=4096)
+    daemon.ctl("export", path)
+    daemon.ctl("forget", *shape())
+    data = json.loads(path.read_text())
+    row = data["answers"][0]
+    # As the program expects it: each problem tells itself by its time.
+    path.write_text(json.dumps({**data, "answers": [
+        {**row, "problem": {**row["problem"], "n": n, "row_stride": n}, "time_ps": n * 10**6}
+        for n in range(1, 2 * count + 1)]}))
+    assert daemon.ctl("import", path).json["kept"] == 2 * count
+    assert drill(daemon, "fork", count)["lookups"] == 2 * count
+
+
+# What it is, how often in short and in full, and how much a program and the daemon may grow meanwhile, in kB.
+@pytest.mark.parametrize("what,short,full,client_kb,daemon_kb", [
+    ("threads", 1000, 10000, 512, 512), ("connects", 2000, 10000, 512, 512), ("fresh", 60000, 10000000, 512, 512)])
+def test_memory_and_descriptors_stay_flat(daemon, what, short, full, client_kb, daemon_kb):
+    count = full if LONG else short // 10 if harness.INSTRUMENTED else short
+    warm = {}
+
+    def started():
+        warm["kb"], warm["descriptors"] = harness.memory_kb(daemon.pid), descriptors(daemon.pid)
+
+    daemon.tune()
+    figures = drill(daemon, what, count, started)
+    with daemon.peer() as peer:
+        # Whoever closed is gone once a later one was answered and the loop went round.
+        harness.until(lambda: descriptors(daemon.pid) <= warm["descriptors"], "the descriptors are closed")
+        assert peer.call("lookup", kernel="rmsnorm", problem=problem())["source"] == "tuned"
+    grown = harness.memory_kb(daemon.pid) - warm["kb"]
+    print(f"{count} {what}: the client {figures}; the daemon grew by {grown} kB from {warm['kb']} kB")
+    assert figures["descriptors"] == figures["descriptors_warm"]
+    if not harness.INSTRUMENTED:
+        assert figures["kb"] - figures["kb_warm"] < client_kb
+        assert grown < daemon_kb
+
+
+def test_a_thousand_clients_of_whom_some_do_not_read_and_some_send_half(daemons, runner):
+    deaf, half = CLIENTS // 10, CLIENTS // 10
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2 * CLIENTS + 200:
+        pytest.skip("needs more descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * CLIENTS + 200), hard))
+    daemon = daemons(runner, arguments=["--max-clients", 2 * CLIENTS]).start()
+    config = daemon.tune()[0]["config"]
+    request = [0, 7, "lookup", {"kernel": "rmsnorm", "problem": problem()}]
+    whole = msgpack.packb(request)
+    try:
+        with contextlib.ExitStack() as stack:
+            peers = [stack.enter_context(daemon.peer()) for _ in range(CLIENTS)]
+            for peer in peers[:deaf]:
+                # Until the daemon takes no more of it.
+                peer.socket.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        peer.send(whole * 64)
+            for peer in peers[deaf:deaf + half]:
+                peer.send(whole[:len(whole) // 2])
+            for _ in range(3):
+                for peer in peers[deaf + half:]:
+                    answer = peer.call("lookup", kernel="rmsnorm", problem=problem())
+                    assert answer["source"] == "tuned" and answer["config"] == config
+            memory = harness.memory_kb(daemon.pid)
+            print(f"{CLIENTS} clients, {deaf} deaf, {half} half a message: {memory} kB of the daemon's own")
+            if not harness.INSTRUMENTED:
+                assert memory < 64 * 1024
+            # Who sent half goes on where it was.
+            for peer in peers[deaf:deaf + half]:
+                peer.send(whole[len(whole) // 2:])
+                assert peer.answer(7)["config"] == config
+        assert daemon.ctl("lookup", *shape()).json["config"] == config
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
