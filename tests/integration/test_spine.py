@@ -14,7 +14,7 @@ M64 = problem(m=64)
 
 def test_a_real_sweep_is_decided_stored_and_served(daemons):
     """The real CPU runner, from tune to lookup, across a restart."""
-    daemon = daemons(arguments=["--budget", "10"]).start()
+    daemon = daemons(arguments=["--budget", "30"]).start()
     tuned, = daemon.tune(m=16, n=1024)
     assert tuned["source"] == "tuned" and tuned["device"] == "cpu:0"
     assert tuned["time_us"] > 0 and tuned["default_time_us"] > 0 and tuned["sweep_s"] > 0
@@ -24,7 +24,9 @@ def test_a_real_sweep_is_decided_stored_and_served(daemons):
     trials = daemon.trials(m=16, n=1024)
     assert len(trials) >= 12
     statuses = {trial["status"] for trial in trials}
-    assert "ok" in statuses and not statuses & {"wrong", "failed", "timeout", "waiting"}
+    assert "ok" in statuses and not statuses & {"wrong", "failed", "timeout"}
+    # An instrumented runner is so slow that the budget may end before everybody was timed.
+    assert harness.INSTRUMENTED or "waiting" not in statuses
     daemon.restart()
     assert daemon.lookup(m=16, n=1024)["config"] == tuned["config"]
 
