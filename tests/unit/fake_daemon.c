@@ -16,6 +16,9 @@
 
 void fake_init(struct fake *fake)
 {
+	unsetenv("FLYTUNE_SOCKET");
+	unsetenv("FLYTUNE_GENERATION");
+	unsetenv("FLYTUNE_AUTOTUNE");
 	memset(fake, 0, sizeof *fake);
 	fake->board_fd = -1;
 	snprintf(fake->directory, sizeof fake->directory, "/tmp/ft.XXXXXX");
@@ -23,6 +26,18 @@ void fake_init(struct fake *fake)
 	snprintf(fake->path, sizeof fake->path, "%s/s", fake->directory);
 	pthread_mutex_init(&fake->lock, NULL);
 	pthread_cond_init(&fake->changed, NULL);
+}
+
+flytune_client *fake_client(const struct fake *fake, struct flytune_options *options)
+{
+	struct flytune_error error = {0};
+	flytune_client *client;
+
+	options->socket = fake->path;
+	client = flytune_open(options, &error);
+	if (client == NULL)
+		fail_msg("%s", error.message);
+	return client;
 }
 
 static void forget_board(struct fake *fake)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "client/include/flytune/client.h"
 #include "proto/board.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
@@ -72,8 +73,10 @@ enum fake_flaw {
 void fake_board(struct fake *fake, enum fake_flaw flaw);
 void fake_board_changes(struct fake *fake);
 void fake_board_dies(struct fake *fake);
-/* A place for a socket, and nobody there. */
+/* A place for a socket, and nobody there; and an environment that leads the library nowhere else. */
 void fake_init(struct fake *fake);
+/* A client of it. */
+flytune_client *fake_client(const struct fake *fake, struct flytune_options *options);
 void fake_listen(struct fake *fake);
 /* Closes everything, as a daemon that is killed does. It may listen again. */
 void fake_stop(struct fake *fake);

@@ -17,6 +17,7 @@
 
 #include "client/clock.h"
 #include "client/include/flytune/client.h"
+#include "client_help.h"
 #include "fake_daemon.h"
 
 enum { SHORT_MS = 50, WAIT_MS = 500, PATIENT_MS = 30000 };
@@ -26,9 +27,6 @@ static struct fake fake;
 static int set_up(void **state)
 {
 	(void)state;
-	unsetenv("FLYTUNE_SOCKET");
-	unsetenv("FLYTUNE_GENERATION");
-	unsetenv("FLYTUNE_AUTOTUNE");
 	fake_init(&fake);
 	return 0;
 }
@@ -40,18 +38,6 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static flytune_client *open_with(struct flytune_options *options)
-{
-	struct flytune_error error = {0};
-	flytune_client *client;
-
-	options->socket = fake.path;
-	client = flytune_open(options, &error);
-	if (client == NULL)
-		fail_msg("%s", error.message);
-	return client;
-}
-
 /* `timeout_ms` of everything but forced sweeps. */
 static flytune_client *open_client(int64_t timeout_ms)
 {
@@ -60,18 +46,7 @@ static flytune_client *open_client(int64_t timeout_ms)
 	flytune_options_init(&options);
 	options.lookup_timeout_ms = timeout_ms;
 	options.call_timeout_ms = timeout_ms;
-	return open_with(&options);
-}
-
-static flytune_problem *rmsnorm(int64_t m)
-{
-	struct flytune_rmsnorm shape;
-
-	flytune_rmsnorm_init(&shape);
-	shape.m = m;
-	shape.n = 4096;
-	shape.dtype = "bf16";
-	return flytune_problem_rmsnorm(&shape, NULL);
+	return fake_client(&fake, &options);
 }
 
 static enum flytune_code look_up(
@@ -392,7 +367,7 @@ static void going_away_and_coming_back_are_said_once(void **state)
 	flytune_options_init(&options);
 	options.log = note;
 	options.log_data = &said;
-	client = open_with(&options);
+	client = fake_client(&fake, &options);
 	for (int i = 0; i < 100; i++) {
 		assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
 		poll(NULL, 0, 4);
@@ -1098,7 +1073,7 @@ static void a_named_generation_travels_and_never_falls_back(void **state)
 	fake_listen(&fake);
 	setenv("FLYTUNE_GENERATION", TOKEN, 1);
 	flytune_options_init(&options);
-	client = open_with(&options);
+	client = fake_client(&fake, &options);
 	unsetenv("FLYTUNE_GENERATION");
 	assert_int_equal(look_up(client, 64, &answer, &error), FLYTUNE_OK);
 	assert_string_equal(answer.reason, TOKEN);
@@ -1112,7 +1087,7 @@ static void a_named_generation_travels_and_never_falls_back(void **state)
 	/* "" wins over the environment. */
 	setenv("FLYTUNE_GENERATION", TOKEN, 1);
 	options.generation = "";
-	client = open_with(&options);
+	client = fake_client(&fake, &options);
 	assert_int_equal(look_up(client, 65, &answer, &error), FLYTUNE_OK);
 	flytune_close(client);
 }
@@ -1127,7 +1102,7 @@ static void autotune_0_asks_nobody(void **state)
 	fake_listen(&fake);
 	setenv("FLYTUNE_AUTOTUNE", "0", 1);
 	flytune_options_init(&options);
-	client = open_with(&options);
+	client = fake_client(&fake, &options);
 	assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
 	assert_int_equal(answer.source, FLYTUNE_SOURCE_DEFAULT);
 	assert_int_equal(answer.flags, 0);
@@ -1143,7 +1118,7 @@ static flytune_client *open_forced(int64_t timeout_ms)
 	options.autotune = FLYTUNE_AUTOTUNE_FORCE;
 	options.autotune_timeout_ms = timeout_ms;
 	options.lookup_timeout_ms = PATIENT_MS;
-	return open_with(&options);
+	return fake_client(&fake, &options);
 }
 
 static void autotune_1_sweeps_a_problem_once_however_many_ask(void **state)

@@ -11,6 +11,7 @@
 
 #include "client/cache.h"
 #include "client/clock.h"
+#include "client_help.h"
 #include "fake_daemon.h"
 
 enum { PATIENT_MS = 30000 };
@@ -20,9 +21,6 @@ static struct fake fake;
 static int set_up(void **state)
 {
 	(void)state;
-	unsetenv("FLYTUNE_SOCKET");
-	unsetenv("FLYTUNE_GENERATION");
-	unsetenv("FLYTUNE_AUTOTUNE");
 	fake_init(&fake);
 	return 0;
 }
@@ -32,20 +30,6 @@ static int tear_down(void **state)
 	(void)state;
 	fake_free(&fake);
 	return 0;
-}
-
-static flytune_problem *rmsnorm(int64_t m)
-{
-	struct flytune_rmsnorm shape;
-	flytune_problem *problem;
-
-	flytune_rmsnorm_init(&shape);
-	shape.m = m;
-	shape.n = 4096;
-	shape.dtype = "bf16";
-	problem = flytune_problem_rmsnorm(&shape, NULL);
-	assert_non_null(problem);
-	return problem;
 }
 
 /* ---- the table ---- */
@@ -313,14 +297,10 @@ static void a_later_board_takes_all_answers_back(void **state)
 static flytune_client *open_client(void)
 {
 	struct flytune_options options;
-	flytune_client *client;
 
 	flytune_options_init(&options);
-	options.socket = fake.path;
 	options.lookup_timeout_ms = PATIENT_MS;
-	client = flytune_open(&options, NULL);
-	assert_non_null(client);
-	return client;
+	return fake_client(&fake, &options);
 }
 
 static uint32_t flags_of(flytune_client *client, const flytune_problem *problem, enum flytune_source source)

@@ -7,6 +7,7 @@
 
 #include "client/clock.h"
 #include "client/include/flytune/client.h"
+#include "client_help.h"
 #include "fake_daemon.h"
 
 #define TOKEN "01234567-89ab-cdef-0123-456789abcdef:7"
@@ -18,9 +19,6 @@ static struct fake fake;
 static int set_up(void **state)
 {
 	(void)state;
-	unsetenv("FLYTUNE_SOCKET");
-	unsetenv("FLYTUNE_GENERATION");
-	unsetenv("FLYTUNE_AUTOTUNE");
 	fake_init(&fake);
 	return 0;
 }
@@ -44,21 +42,14 @@ struct list {
 static struct list *new_list(const int64_t *m, size_t count)
 {
 	struct list *list = calloc(1, sizeof *list);
-	struct flytune_rmsnorm shape;
 
 	assert_non_null(list);
 	list->count = count;
 	list->answer = calloc(count, sizeof *list->answer);
 	list->errors = calloc(count, sizeof *list->errors);
 	assert_true(list->answer != NULL && list->errors != NULL);
-	flytune_rmsnorm_init(&shape);
-	shape.n = 4096;
-	shape.dtype = "bf16";
-	for (size_t i = 0; i < count; i++) {
-		shape.m = m != NULL ? m[i] : (int64_t)i + 1;
-		list->problem[i] = flytune_problem_rmsnorm(&shape, NULL);
-		assert_non_null(list->problem[i]);
-	}
+	for (size_t i = 0; i < count; i++)
+		list->problem[i] = rmsnorm(m != NULL ? m[i] : (int64_t)i + 1);
 	return list;
 }
 
@@ -85,15 +76,11 @@ static enum flytune_code look_up(flytune_client *client, struct list *list)
 static flytune_client *open_client(int64_t timeout_ms)
 {
 	struct flytune_options options;
-	flytune_client *client;
 
 	flytune_options_init(&options);
-	options.socket = fake.path;
 	options.lookup_timeout_ms = timeout_ms;
 	options.cache_entries = 2 * MOST;
-	client = flytune_open(&options, NULL);
-	assert_non_null(client);
-	return client;
+	return fake_client(&fake, &options);
 }
 
 static void assert_served(const struct list *list, size_t place, uint32_t flags, int64_t m)

@@ -11,20 +11,7 @@
 #include "client/forced.h"
 #include "client/outcome.h"
 #include "client/sized.h"
-
-static flytune_problem *rmsnorm(int64_t m)
-{
-	struct flytune_rmsnorm shape;
-	flytune_problem *problem;
-
-	flytune_rmsnorm_init(&shape);
-	shape.m = m;
-	shape.n = 4096;
-	shape.dtype = "bf16";
-	problem = flytune_problem_rmsnorm(&shape, NULL);
-	assert_non_null(problem);
-	return problem;
-}
+#include "client_help.h"
 
 static void the_pause_grows_to_its_cap_and_ends(void **state)
 {

@@ -15,6 +15,7 @@
 
 #include "client/clock.h"
 #include "client/include/flytune/client.h"
+#include "client_help.h"
 #include "fake_daemon.h"
 
 enum { PATIENT_MS = 30000, MOST = FLYTUNE_SUBSCRIBED_MAX };
@@ -24,9 +25,6 @@ static struct fake fake;
 static int set_up(void **state)
 {
 	(void)state;
-	unsetenv("FLYTUNE_SOCKET");
-	unsetenv("FLYTUNE_GENERATION");
-	unsetenv("FLYTUNE_AUTOTUNE");
 	fake_init(&fake);
 	return 0;
 }
@@ -78,28 +76,13 @@ static void on_answer(
 	atomic_fetch_sub(&follower->inside, 1);
 }
 
-static flytune_problem *rmsnorm(int64_t m)
-{
-	struct flytune_rmsnorm shape;
-
-	flytune_rmsnorm_init(&shape);
-	shape.m = m;
-	shape.n = 4096;
-	shape.dtype = "bf16";
-	return flytune_problem_rmsnorm(&shape, NULL);
-}
-
 static flytune_client *open_client(void)
 {
 	struct flytune_options options;
-	flytune_client *client;
 
 	flytune_options_init(&options);
-	options.socket = fake.path;
 	options.lookup_timeout_ms = PATIENT_MS;
-	client = flytune_open(&options, NULL);
-	assert_non_null(client);
-	return client;
+	return fake_client(&fake, &options);
 }
 
 static struct follower *follow(size_t count)

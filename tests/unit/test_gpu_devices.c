@@ -1,7 +1,6 @@
 #include "tests/unit/check.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/runner/gpu_devices.h"
+#include "tests/unit/folder_help.h"
 
 /* AMD's devices as a kernel would show them below a folder of the test's own. */
 
@@ -99,14 +99,6 @@ static void show(const struct made_up *device)
 		put(device->memory, "sys/bus/pci/devices/%s/current_memory_partition", pci);
 }
 
-static int remove_one(const char *path, const struct stat *about, int type, struct FTW *where)
-{
-	(void)about;
-	(void)type;
-	(void)where;
-	return remove(path);
-}
-
 static int begin(void **state)
 {
 	(void)state;
@@ -117,7 +109,7 @@ static int begin(void **state)
 static int end(void **state)
 {
 	(void)state;
-	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return folder_remove(root);
 }
 
 struct found {

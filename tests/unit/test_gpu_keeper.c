@@ -1,25 +1,17 @@
 /* Code objects that are kept behind a sweep's back are there, whole, once the keeper is closed. */
 #include "tests/unit/check.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/runner/gpu_keeper.h"
+#include "tests/unit/folder_help.h"
 
 enum { OBJECTS = 40, BYTES = 5000 };
 
 static char folder[64];
-
-static int remove_one(const char *path, const struct stat *about, int type, struct FTW *where)
-{
-	(void)about;
-	(void)type;
-	(void)where;
-	return remove(path);
-}
 
 static int begin(void **state)
 {
@@ -31,7 +23,7 @@ static int begin(void **state)
 static int end(void **state)
 {
 	(void)state;
-	return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return folder_remove(folder);
 }
 
 /* An object with a name, a key and bytes of its own; `data` has room for BYTES. */

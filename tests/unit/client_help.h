@@ -1,0 +1,23 @@
+/* What tests of the client library share: problems to ask for. */
+#ifndef FLYTUNE_TESTS_CLIENT_HELP_H
+#define FLYTUNE_TESTS_CLIENT_HELP_H
+
+#include "check.h"
+
+#include "client/include/flytune/client.h"
+
+static inline flytune_problem *rmsnorm(int64_t m)
+{
+	struct flytune_rmsnorm shape;
+	flytune_problem *problem;
+
+	flytune_rmsnorm_init(&shape);
+	shape.m = m;
+	shape.n = 4096;
+	shape.dtype = "bf16";
+	problem = flytune_problem_rmsnorm(&shape, NULL);
+	assert_non_null(problem);
+	return problem;
+}
+
+#endif
