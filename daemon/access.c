@@ -95,18 +95,19 @@ int access_check(const struct access *access, enum access_level has, enum access
 
 void access_explain(const struct access *access, char *text, size_t size)
 {
-	char admins[96];
+	const char *group = access->admins.name;
+	char members[128], admins[160], own[32] = "";
 
-	if (access->admins.known)
-		(void)snprintf(admins, sizeof(admins), "members of %s and root", access->admins.name);
-	else
-		(void)snprintf(admins, sizeof(admins), "root (there is no group %s)", access->admins.name);
+	if (geteuid() != 0)
+		(void)snprintf(own, sizeof(own), " and user %u", (unsigned)geteuid());
 	if (access->members.known)
-		(void)snprintf(text, size, "members of %s look up and tune, %s do all", access->members.name,
-		        admins);
+		(void)snprintf(members, sizeof(members), "members of %s", access->members.name);
 	else
-		(void)snprintf(text, size,
-		        "everybody who can open the socket looks up and tunes (there is no group %s), %s do "
-		        "all",
-		        access->members.name, admins);
+		(void)snprintf(members, sizeof(members),
+		        "everybody who can open the socket (there is no group %s)", access->members.name);
+	if (access->admins.known)
+		(void)snprintf(admins, sizeof(admins), "members of %s, root%s", group, own);
+	else
+		(void)snprintf(admins, sizeof(admins), "root%s (there is no group %s)", own, group);
+	(void)snprintf(text, size, "lookup and tune: %s; all else: %s", members, admins);
 }

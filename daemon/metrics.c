@@ -171,9 +171,15 @@ static void write_file(uv_work_t *work)
 {
 	struct metrics_file *file = work->data;
 	char beside[sizeof(file->path) + 8];
+	struct stat facts;
 	int descriptor;
 
 	file->fault = 0;
+	/* Nothing but a file is replaced: a daemon that root runs could take /dev/null away from everybody. */
+	if (lstat(file->path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+		file->fault = EEXIST;
+		return;
+	}
 	(void)snprintf(beside, sizeof(beside), "%s.new", file->path);
 	descriptor = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (descriptor < 0) {

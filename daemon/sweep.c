@@ -715,11 +715,9 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	}
 	if (decision->verdict == FT_VERDICT_WINNER &&
 	        (alone ? change < check_slower : decision->winner == (size_t)index || now->tied)) {
-		(void)ft_fail(&why, FT_E_RUNNER,
-		        alone ? "the winner holds: it is the default, and takes %+.1f %% of its old time more"
-		              : "the winner holds against the default; it takes %+.1f %% of its old time "
-		                "more",
-		        change * 100);
+		(void)ft_fail(&why, FT_E_RUNNER, "the winner holds%s; it takes %.1f %% %s than when it won",
+		        alone ? ": it is the default" : " against the default",
+		        (change < 0 ? -change : change) * 100, change < 0 ? "less" : "more");
 		end(sweep, SWEEP_HELD, &why);
 		return;
 	}

@@ -20,7 +20,8 @@ struct story {
 	const struct flytune_trial *closest;           /* of those that were dropped, the fastest */
 	uint64_t first_drop;                           /* the least rounds after which one was dropped */
 	size_t tied, dropped, same_code, failed, pruned, waiting, timed;
-	double band; /* 0.005 for half a percent */
+	double band;               /* 0.005 for half a percent */
+	struct flytune_answer pin; /* where its source is that */
 };
 
 static bool is(const struct flytune_trial *trial, const char *status)
@@ -83,6 +84,20 @@ static double gain_of(const struct story *story, double *least)
 	if (standard->ratio_low > 0 && winner->ratio_high > 0)
 		*least = standard->ratio_low / winner->ratio_high - 1;
 	return standard->ratio / winner->ratio - 1;
+}
+
+/* Trials know nothing of pins: what is served is asked for as any program would. Where that cannot be had there is the
+ * winner's story all the same. */
+static void find_pin(struct story *story, flytune_client *client)
+{
+	struct flytune_lookup_options options;
+	struct flytune_error error;
+
+	flytune_lookup_options_init(&options);
+	options.device = story->info.device;
+	flytune_answer_init(&story->pin);
+	if (flytune_lookup(client, story->problem, &options, &story->pin, &error) != FLYTUNE_OK)
+		flytune_answer_init(&story->pin);
 }
 
 enum role { ROLE_ONE_VALUE, ROLE_SAME_CODE, ROLE_UNTIMED, ROLE_LITTLE, ROLE_MATTERED };
@@ -280,12 +295,26 @@ static void print_measuring(const struct story *story)
 		printf("How: %s.\n", info->method);
 }
 
+/* What lookups get instead of the winner. */
+static void print_pin(const struct story *story)
+{
+	char text[FORMAT_LONG_SIZE], date[FORMAT_SIZE];
+
+	if (story->pin.source != FLYTUNE_SOURCE_PINNED)
+		return;
+	printf("Pinned by hand to %s", format_config(story->pin.knob, story->pin.knob_count, text));
+	if (story->pin.tuned_at_ns != 0)
+		printf(", %s", format_date(story->pin.tuned_at_ns, date));
+	puts(": every lookup gets that. Without the pin:");
+}
+
 static void print_story(const struct story *story)
 {
 	char text[FORMAT_LONG_SIZE];
 
 	printf("%s %s on %s\n", flytune_problem_kernel(story->problem), format_problem(story->problem, text),
 	        story->info.device);
+	print_pin(story);
 	print_winner(story);
 	print_ties(story);
 	print_others(story);
@@ -349,6 +378,10 @@ static int print_json(const struct story *story)
 	json_object_set_new(object, "problem", json_problem(story->problem));
 	json_object_set_new(object, "device", json_text(story->info.device));
 	json_object_set_new(object, "identity", json_text(story->info.identity));
+	json_object_set_new(object, "pin",
+	        story->pin.source == FLYTUNE_SOURCE_PINNED
+	                ? json_config(story->pin.knob, story->pin.knob_count)
+	                : json_null());
 	json_object_set_new(object, "winner", json_known(story->winner));
 	json_object_set_new(object, "default", json_known(story->standard));
 	json_object_set_new(object, "gain_percent", known ? json_percent(gain) : json_null());
@@ -390,10 +423,12 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		fputs("flytunectl: out of memory\n", stderr);
 		status = CTL_FAILED;
 	} else if (ctl->json) {
+		find_pin(&story, ctl->client);
 		status = print_json(&story) != 0 ? CTL_FAILED : CTL_DONE;
 	} else if (story.count == 0) {
 		puts("nothing to explain: the problem has not been tuned");
 	} else {
+		find_pin(&story, ctl->client);
 		print_story(&story);
 	}
 	free(story.trial);

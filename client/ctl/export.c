@@ -23,8 +23,30 @@ static enum ctl_exit complain(const char *what, const char *path)
 	return CTL_FAILED;
 }
 
+/* Into what is there already and is no file: a pipe, a terminal, /dev/null. Putting a file in its place would take it away
+ * from everybody else. */
+static enum ctl_exit write_into(
+        struct answers *answers, const struct flytune_export_info *info, const char *path)
+{
+	FILE *file = fopen(path, "we");
+	int failed;
+
+	if (file == NULL)
+		return complain("cannot write", path);
+	errno = 0;
+	failed = answers_write(answers, info, file) != 0 || fflush(file) != 0;
+	errno = failed && errno == 0 ? ENOMEM : errno;
+	if (failed) {
+		enum ctl_exit status = complain("cannot write", path);
+
+		(void)fclose(file);
+		return status;
+	}
+	return fclose(file) == 0 ? CTL_DONE : complain("cannot write", path);
+}
+
 /* Beside the file, so that it can take its place in one step: nobody ever sees a half. */
-static enum ctl_exit write_file(
+static enum ctl_exit replace_file(
         struct answers *answers, const struct flytune_export_info *info, const char *path)
 {
 	size_t size = strlen(path) + 16;
@@ -65,6 +87,22 @@ static enum ctl_exit write_file(
 	if (status != CTL_DONE)
 		unlink(beside);
 	free(beside);
+	return status;
+}
+
+static enum ctl_exit write_file(
+        struct answers *answers, const struct flytune_export_info *info, const char *path)
+{
+	struct stat facts;
+	enum ctl_exit status;
+	char *real;
+
+	if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode))
+		return write_into(answers, info, path);
+	/* A link stays one, and what it leads to is replaced. */
+	real = realpath(path, NULL);
+	status = replace_file(answers, info, real != NULL ? real : path);
+	free(real);
 	return status;
 }
 
@@ -109,7 +147,7 @@ static void explain(void)
 	puts("Writes what is known, sorted, one problem a line, with device, identity and origin of each: to "
 	     "be\n"
 	     "reviewed and committed, and imported elsewhere. The file is replaced in one step. With\n"
-	     "--generation: as of that moment. client/EXPORT.md describes the format.");
+	     "--generation: as of that moment. EXPORT.md describes the format.");
 }
 
 const struct command command_export = {

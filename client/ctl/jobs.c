@@ -1,6 +1,7 @@
 /* flytunectl jobs, flytunectl cancel */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
@@ -78,10 +79,29 @@ const struct command command_jobs = {
         .run = run_jobs,
 };
 
+/* How a job ended that was to be cancelled: it may have been over before. */
+static const char *ended_as(struct ctl *ctl, uint64_t number)
+{
+	const char *word = flytune_state_word(FLYTUNE_STATE_CANCELLED);
+	struct flytune_error error;
+	struct flytune_job job;
+	flytune_job_list *list;
+
+	if (flytune_jobs(ctl->client, number, &list, &error) != FLYTUNE_OK)
+		return word; /* forgotten meanwhile */
+	flytune_job_init(&job);
+	if (flytune_job_list_get(list, 0, &job))
+		word = flytune_state_word(job.state);
+	flytune_job_list_free(list);
+	return word;
+}
+
 static enum ctl_exit run_cancel(struct ctl *ctl, int count, char **words)
 {
 	struct flytune_error error;
+	const char *state;
 	uint64_t number;
+	bool was;
 
 	if (count != 1)
 		return ctl_usage(&command_cancel, "cancel needs the number of one job");
@@ -89,10 +109,17 @@ static enum ctl_exit run_cancel(struct ctl *ctl, int count, char **words)
 		return ctl_usage(&command_cancel, "'%s' is no job's number", words[0]);
 	if (flytune_cancel(ctl->client, number, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
+	state = ended_as(ctl, number);
+	was = strcmp(state, flytune_state_word(FLYTUNE_STATE_CANCELLED)) == 0;
 	if (ctl->json)
-		return json_print(json_pack("{s:I}", "cancelled", (json_int_t)number)) != 0 ? CTL_FAILED
-		                                                                            : CTL_DONE;
-	printf("job %" PRIu64 " is cancelled; what it measured is kept\n", number);
+		return json_print(json_pack("{s:I, s:s, s:o}", "job", (json_int_t)number, "state", state,
+		               "cancelled", was ? json_integer((json_int_t)number) : json_null())) != 0
+		        ? CTL_FAILED
+		        : CTL_DONE;
+	if (was)
+		printf("job %" PRIu64 " is cancelled; what it measured is kept\n", number);
+	else
+		printf("job %" PRIu64 " had ended already: %s\n", number, state);
 	return CTL_DONE;
 }
 

@@ -29,7 +29,8 @@ static void print_answer(const flytune_problem *problem, const struct flytune_an
 		        (double)answer->default_time_ns / (double)answer->time_ns);
 	else
 		table_fact(&table, "time", "%s", format_time(answer->time_ns * 1000, time));
-	table_fact(&table, "tuned", "%s", format_date(answer->tuned_at_ns, time));
+	table_fact(&table, answer->source == FLYTUNE_SOURCE_PINNED ? "pinned" : "tuned", "%s",
+	        format_date(answer->tuned_at_ns, time));
 	if (answer->store[0] != '\0')
 		table_fact(&table, "generation", "%s:%" PRIu64, answer->store, answer->generation);
 	table_print(&table);

@@ -22,8 +22,8 @@ static void print_devices(const flytune_device_list *devices)
 		table_add(&table, "%s", device.state);
 		table_add(&table, "%s", device.name);
 		table_add(&table, "%s", device.arch);
-		table_add(&table, "%" PRIu64, device.units);
-		table_add(&table, "%s", format_bytes(device.memory, memory));
+		table_count(&table, device.units);
+		table_add(&table, "%s", device.memory != 0 ? format_bytes(device.memory, memory) : "");
 		table_add(&table, "%s", device.runner);
 		table_count(&table, device.runner_pid);
 		table_add(&table, "%s", device.reason);

@@ -69,6 +69,11 @@ static int compare(const void *a, const void *b)
 	return (*first > *second) - (*first < *second);
 }
 
+static bool is_pruned(const struct flytune_trial *trial)
+{
+	return strcmp(trial->status, "pruned") == 0;
+}
+
 static void add_row(struct table *table, const struct flytune_trial *trial)
 {
 	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], note[TABLE_CELL_SIZE];
@@ -82,6 +87,27 @@ static void add_row(struct table *table, const struct flytune_trial *trial)
 	table_count(table, trial->spills);
 	table_add(table, "%.12s", trial->code);
 	table_add(table, "%s", note);
+}
+
+/* Most of a space cannot win on a given problem, and why is said once for all of them. */
+static void print_pruned(const struct flytune_trial *const *order, size_t count)
+{
+	bool *told = calloc(count + 1, sizeof *told);
+
+	for (size_t i = 0; told != NULL && i < count; i++) {
+		size_t alike = 0;
+
+		if (told[i] || !is_pruned(order[i]))
+			continue;
+		for (size_t k = i; k < count; k++) {
+			if (is_pruned(order[k]) && strcmp(order[k]->reason, order[i]->reason) == 0) {
+				told[k] = true;
+				alike++;
+			}
+		}
+		printf("%zu not tried: %s\n", alike, order[i]->reason);
+	}
+	free(told);
 }
 
 static enum ctl_exit print_table(const flytune_problem *problem, const flytune_trial_list *list)
@@ -115,9 +141,12 @@ static enum ctl_exit print_table(const flytune_problem *problem, const flytune_t
 	if (info.method[0] != '\0')
 		printf("%s\n", info.method);
 	table_init(&table, head, sizeof head / sizeof head[0]);
-	for (size_t i = 0; i < count; i++)
-		add_row(&table, order[i]);
+	for (size_t i = 0; i < count; i++) {
+		if (!is_pruned(order[i]))
+			add_row(&table, order[i]);
+	}
 	table_print(&table);
+	print_pruned(order, count);
 	free(trial);
 	free(order);
 	return CTL_DONE;
@@ -151,7 +180,8 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 
 static void explain(void)
 {
-	puts("  --device ID        which device, as `devices` lists them; else the first");
+	puts("Those that cannot win on this problem are counted by reason; with --json they are listed.\n\n"
+	     "  --device ID        which device, as `devices` lists them; else the first");
 }
 
 const struct command command_trials = {

@@ -201,10 +201,16 @@ def test_a_job_can_be_cancelled_while_the_queue_is_paused(daemon):
     daemon.ctl("pause")
     daemon.ctl("pause")
     job = daemon.ctl("tune", *shape(), "--no-wait").json[0]["job"]
-    daemon.ctl("cancel", job)
+    assert daemon.ctl("cancel", job).json == {"job": job, "state": "cancelled", "cancelled": job}
     assert daemon.ctl("jobs", job).json["jobs"][0]["state"] == "cancelled"
     daemon.ctl("resume")
     assert daemon.tune()[0]["source"] == "tuned"
+
+
+def test_cancelling_a_job_that_was_over_claims_nothing(daemon):
+    job = daemon.tune()[0]["job"]
+    assert daemon.ctl("cancel", job).json == {"job": job, "state": "done", "cancelled": None}
+    assert daemon.ctl("cancel", job, as_json=False).output == f"job {job} had ended already: done\n"
 
 
 # ---- generations

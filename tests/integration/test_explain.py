@@ -41,3 +41,24 @@ def test_when_and_why_each_was_dropped_is_listed(daemon, runner):
 def test_a_problem_that_was_never_tuned_is_no_error(daemon):
     assert "has not been tuned" in daemon.ctl("explain", *shape(), as_json=False).output
     assert daemon.ctl("explain", *shape()).json["winner"] is None
+
+
+def test_a_pin_is_told_before_the_winner_that_it_hides(daemon):
+    config = daemon.tune()[0]["config"]
+    assert daemon.ctl("explain", *shape()).json["pin"] is None
+    pinned = next(trial["config"] for trial in daemon.trials() if trial["config"] != config)
+    daemon.ctl("pin", *shape(), "--config", ",".join(f"{knob}={value}" for knob, value in pinned.items()))
+    assert daemon.ctl("explain", *shape()).json["pin"] == pinned
+    text = daemon.ctl("explain", *shape(), as_json=False).output
+    assert "Pinned by hand to " + " ".join(f"{knob}={value}" for knob, value in pinned.items()) in text
+    assert text.index("Pinned by hand") < text.index("wins with")
+    assert "\npinned " in daemon.ctl("lookup", *shape(), as_json=False).output
+
+
+def test_configs_that_cannot_win_are_counted_by_reason_and_listed_for_programs(daemon):
+    daemon.tune()
+    pruned = [trial["reason"] for trial in daemon.trials() if trial["status"] == "pruned"]
+    text = daemon.ctl("trials", *shape(), as_json=False).output
+    assert [line for line in text.splitlines() if "not tried: " in line] == [
+        f"{pruned.count(reason)} not tried: {reason}" for reason in dict.fromkeys(pruned)]
+    assert "pruned" not in text

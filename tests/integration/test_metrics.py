@@ -1,4 +1,5 @@
 """What an operator sees: metrics, on request and in a file, and the status."""
+import os
 import re
 
 import harness
@@ -121,6 +122,14 @@ def test_a_file_that_cannot_be_written_costs_one_line_and_nothing_else(daemons, 
     folder.mkdir()
     daemon.heard("metrics are written again")
     parse(path.read_text())
+
+
+def test_a_metrics_file_never_takes_the_place_of_what_is_no_file(daemons, runner, tmp_path):
+    path = tmp_path / "flytuned.prom"
+    os.mkfifo(path)
+    daemon = daemons(runner, arguments=["--metrics-file", path, "--metrics-interval", "0.01"]).start()
+    daemon.heard("metrics cannot be written")
+    assert path.is_fifo() and list(tmp_path.glob("*.new")) == []
 
 
 def test_the_status_tells_stale_answers_and_what_is_missed(daemons, runner):

@@ -1,6 +1,7 @@
 """Answers out of a store and into another: export and import, and files that mean harm."""
 import json
 import os
+import stat
 import subprocess
 
 import pytest
@@ -443,6 +444,25 @@ def test_an_export_that_cannot_be_written_leaves_the_file_as_it_was(filled, tmp_
     assert filled.ctl("export", "/dev/full/x", check=False).status == 1
     piped = filled.ctl("export", "-", as_json=False)
     assert json.loads(piped.output)["version"] == 1
+
+
+def test_an_export_into_a_pipe_or_over_a_link_leaves_them_there(filled, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            filled.ctl("export", pipe)
+            assert stat.S_ISFIFO(pipe.lstat().st_mode)
+            assert json.loads(reader.communicate(timeout=harness.DEADLINE)[0])["version"] == 1
+        finally:
+            reader.kill()
+    kept, link = tmp_path / "kept.json", tmp_path / "link.json"
+    kept.write_text("before")
+    link.symlink_to(kept.name)
+    assert export(filled, link)["version"] == 1
+    assert link.is_symlink() and json.loads(kept.read_text())["version"] == 1
+    done = filled.ctl("export", tmp_path, check=False)
+    assert done.status == 1 and "Is a directory" in done.complaint and tmp_path.is_dir()
 
 
 def test_a_store_with_a_long_history_is_exported_in_steps_of_one_moment(daemon, tmp_path):

@@ -44,6 +44,13 @@ def page(name):
     return re.sub(".\b", "", done.stdout)
 
 
+def test_the_example_of_the_page_is_the_program_to_the_letter():
+    program = (harness.TOP / "client" / "examples" / "lookup.c").read_text()
+    code = program[program.index("#include"):].split("\n")
+    shown = [line.strip() for line in page("flytune-client.3").splitlines()]
+    assert [line for line in code if line.strip() not in shown] == []
+
+
 # ---- places
 
 def test_every_file_has_its_place(stage, prefix):

@@ -477,8 +477,9 @@ FLYTUNE_API enum flytune_code flytune_wait(flytune_client *client, uint64_t job_
 FLYTUNE_API enum flytune_code flytune_watch(flytune_client *client, uint64_t job_number, int64_t timeout_ms,
         flytune_event_fn events, void *data, struct flytune_error *error);
 
-/* Takes the caller's interest in a job back: the job ends if it is the caller's own or nobody else's, and
- * what was measured stays. */
+/* Ends a job, for everybody who waits for it; what was measured stays. It is for the job's owner and administrators:
+ * others get FLYTUNE_E_DENIED, and stop waiting by not calling flytune_wait. Returns once the job has ended; of one that
+ * was over before it is no error, and flytune_jobs tells how it ended. */
 FLYTUNE_API enum flytune_code flytune_cancel(
         flytune_client *client, uint64_t job_number, struct flytune_error *error);
 
