@@ -13,8 +13,8 @@
 #include <xxhash.h>
 
 /* Reads a whole file of kept code and checks it; the caller frees *data. The object begins at `object`. */
-static int read_code(const char *path, uint8_t **data, struct ft_view *about, struct ft_view *object,
-        struct ft_error *error)
+static int read_code(const char *path, const char *device, uint8_t **data, struct ft_view *about,
+        struct ft_view *object, struct ft_error *error)
 {
 	const size_t magic = sizeof FT_CODE_MAGIC - 1;
 	struct ft_code_about known;
@@ -26,6 +26,9 @@ static int read_code(const char *path, uint8_t **data, struct ft_view *about, st
 	size_t size, at = 0;
 	int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
+	if (descriptor < 0 && strncmp(device, "cpu:", 4) == 0)
+		return ft_fail(error, FT_E_UNAVAILABLE,
+		        "%s has no code to hand out: its kernels are part of the runner's program", device);
 	if (descriptor < 0)
 		return ft_fail(error, FT_E_UNAVAILABLE, "its code is not kept: tune it again, with force");
 	if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) ||
@@ -102,7 +105,7 @@ static int find_code(struct requests *requests, const struct ft_code_request *re
 		goto out;
 	}
 	(void)snprintf(path, sizeof(path), "%s/code/%s.code", requests->options->state_dir, winner->code);
-	status = read_code(path, data, &reply->about, &reply->object, error);
+	status = read_code(path, reply->device, data, &reply->about, &reply->object, error);
 out:
 	trials_free(trials);
 	return status;

@@ -26,7 +26,7 @@ static const char *const stage_words[STAGES] = {
 enum { SECOND_NS = 1000000000 };
 
 static const char usage[] =
-        "usage: flytuned [OPTION]...\n"
+        "Usage: flytuned [OPTION]...\n"
         "Tunes GPU kernels in the background and serves the best configs over a Unix socket.\n"
         "Stays in the foreground; logs to standard error.\n"
         "\n"

@@ -147,7 +147,7 @@ static void explain(void)
 	puts("Writes what is known, sorted, one problem a line, with device, identity and origin of each: to "
 	     "be\n"
 	     "reviewed and committed, and imported elsewhere. The file is replaced in one step. With\n"
-	     "--generation: as of that moment. EXPORT.md describes the format.");
+	     "--generation: as of that moment. EXPORT.md, in the documentation, describes the format.");
 }
 
 const struct command command_export = {
