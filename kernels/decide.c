@@ -221,6 +221,7 @@ static void find_slow(struct race *race)
 	uint32_t most = 0;
 	uint32_t counting = 0;
 	size_t timed = 0;
+	bool known = false;
 	for (size_t i = 0; i < race->count; i++) {
 		timed += race->measured[i] > 0;
 		if (can_win(race, i) && race->measured[i] > most)
@@ -240,8 +241,13 @@ static void find_slow(struct race *race)
 		race->slow[r] = 2 * slower > asked;
 		counting += !race->slow[r];
 	}
-	/* Slow rounds have to do where there are too few others, or nobody to compare with. */
-	if (counting < race->min_rounds || timed < 2)
+	/* Slow rounds have to do where there are too few others, nobody to compare with, or others that only those were in
+	 * who cannot win any more: someone's must count. */
+	for (size_t i = 0; i < race->count && !known; i++) {
+		for (size_t r = 0; can_win(race, i) && race->measured[i] > 0 && r < race->rounds; r++)
+			known = known || (race->contender[i].sample_ps[r] > 0 && !race->slow[r]);
+	}
+	if (counting < race->min_rounds || timed < 2 || !known)
 		memset(race->slow, 0, sizeof race->slow);
 }
 

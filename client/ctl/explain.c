@@ -86,18 +86,24 @@ static double gain_of(const struct story *story, double *least)
 	return standard->ratio / winner->ratio - 1;
 }
 
-/* Trials know nothing of pins: what is served is asked for as any program would. Where that cannot be had there is the
- * winner's story all the same. */
-static void find_pin(struct story *story, flytune_client *client)
+/* Trials know nothing of pins: what is served is asked for as a program would, but never with a sweep first. Where that
+ * cannot be had there is the winner's story all the same. */
+static void find_pin(struct story *story, const struct ctl *ctl)
 {
-	struct flytune_lookup_options options;
+	struct flytune_options options;
 	struct flytune_error error;
+	flytune_client *client;
 
-	flytune_lookup_options_init(&options);
+	flytune_options_init(&options);
+	options.socket = ctl->socket;
+	options.generation = ctl->generation;
 	options.device = story->info.device;
+	options.autotune = FLYTUNE_AUTOTUNE_USUAL;
 	flytune_answer_init(&story->pin);
-	if (flytune_lookup(client, story->problem, &options, &story->pin, &error) != FLYTUNE_OK)
+	client = flytune_open(&options, &error);
+	if (client == NULL || flytune_lookup(client, story->problem, NULL, &story->pin, &error) != FLYTUNE_OK)
 		flytune_answer_init(&story->pin);
+	flytune_close(client);
 }
 
 enum role { ROLE_ONE_VALUE, ROLE_SAME_CODE, ROLE_UNTIMED, ROLE_LITTLE, ROLE_MATTERED };
@@ -423,12 +429,12 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		fputs("flytunectl: out of memory\n", stderr);
 		status = CTL_FAILED;
 	} else if (ctl->json) {
-		find_pin(&story, ctl->client);
+		find_pin(&story, ctl);
 		status = print_json(&story) != 0 ? CTL_FAILED : CTL_DONE;
 	} else if (story.count == 0) {
 		puts("nothing to explain: the problem has not been tuned");
 	} else {
-		find_pin(&story, ctl->client);
+		find_pin(&story, ctl);
 		print_story(&story);
 	}
 	free(story.trial);

@@ -48,7 +48,8 @@ def test_a_pin_is_told_before_the_winner_that_it_hides(daemon):
     assert daemon.ctl("explain", *shape()).json["pin"] is None
     pinned = next(trial["config"] for trial in daemon.trials() if trial["config"] != config)
     daemon.ctl("pin", *shape(), "--config", ",".join(f"{knob}={value}" for knob, value in pinned.items()))
-    assert daemon.ctl("explain", *shape()).json["pin"] == pinned
+    assert daemon.ctl("explain", *shape(), env={"FLYTUNE_AUTOTUNE": "1"}).json["pin"] == pinned
+    assert len(daemon.ctl("jobs").json["jobs"]) == 1, "explaining swept"
     text = daemon.ctl("explain", *shape(), as_json=False).output
     assert "Pinned by hand to " + " ".join(f"{knob}={value}" for knob, value in pinned.items()) in text
     assert text.index("Pinned by hand") < text.index("wins with")

@@ -633,6 +633,28 @@ static void the_median_and_its_interval_are_those_of_the_textbook(void **state)
 	}
 }
 
+/* What is left races in rounds that are all slow, each by another's, and the rounds that are not had only what is out. */
+static void rounds_that_nobody_left_was_in_do_not_stand_in_for_slow_ones(void **state)
+{
+	enum { OLD_ROUNDS = 10, NEW_ROUNDS = 12 };
+	static struct race race;
+	(void)state;
+	race_start(&race, 4, 1);
+	race.contender[0].out = true;
+	for (size_t r = 0; r < OLD_ROUNDS; r++)
+		race.sample_ps[0][r] = base_ps;
+	for (size_t r = OLD_ROUNDS; r < OLD_ROUNDS + NEW_ROUNDS; r++) {
+		for (size_t i = 1; i < race.count; i++)
+			race.sample_ps[i][r] = r % 3 == i - 1 ? base_ps : 2 * base_ps;
+	}
+	race.rounds = OLD_ROUNDS + NEW_ROUNDS;
+	race_decide(&race, true);
+	assert_int_equal(race.decision.verdict, FT_VERDICT_WINNER);
+	assert_int_equal(race.decision.winner, 1);
+	assert_int_equal(race.standing[1].rounds, NEW_ROUNDS);
+	assert_int_equal(race.decision.slow, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -668,6 +690,7 @@ int main(void)
 	        cmocka_unit_test(a_full_house_of_rounds_ends_the_race),
 	        cmocka_unit_test(too_many_configs_are_refused),
 	        cmocka_unit_test(the_median_and_its_interval_are_those_of_the_textbook),
+	        cmocka_unit_test(rounds_that_nobody_left_was_in_do_not_stand_in_for_slow_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
