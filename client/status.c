@@ -66,6 +66,11 @@ static int read_status(
 	status->answers = reply.answers;
 	status->damaged = reply.damaged;
 	status->sessions = reply.sessions;
+	status->sessions_limit = reply.sessions_limit;
+	status->user_sessions_limit = reply.user_sessions_limit;
+	status->sessions_refused = reply.sessions_refused;
+	status->busiest_user = reply.busiest_user;
+	status->busiest_sessions = reply.busiest_sessions;
 	status->jobs_queued = reply.jobs_queued;
 	status->jobs_running = reply.jobs_running;
 	status->runner_restarts = reply.runner_restarts;

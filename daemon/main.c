@@ -78,6 +78,8 @@ static void close_rest(void *data)
 
 	daemon->store = NULL;
 	board_free(&daemon->board);
+	if (daemon->has_server)
+		server_free(&daemon->server);
 	if (daemon->has_devices)
 		devices_free(&daemon->devices);
 	if (daemon->has_queue)

@@ -114,9 +114,31 @@ static void write_devices(FILE *page, const struct devices *devices)
 	}
 }
 
+static void write_sessions(FILE *page, const struct server *server)
+{
+	const struct places *places = &server->places;
+
+	one(page, "sessions", "gauge", "Connections of clients.", server->count);
+	one(page, "sessions_limit", "gauge", "Connections that are served at once.", places->most);
+	one(page, "user_sessions_limit", "gauge", "Of these, of one user who is no administrator.",
+	        places_share(places));
+	head(page, "user_sessions", "gauge", "Connections of each user who has any.");
+	for (uint32_t i = 0; i < places->length; i++) {
+		char user[16];
+
+		(void)snprintf(user, sizeof(user), "%" PRIu32, places->list[i].user);
+		labelled(page, "user_sessions", "uid", user, places->list[i].count);
+	}
+	one(page, "sessions_total", "counter", "Connections of clients so far.", (double)server->accepted);
+	head(page, "sessions_refused_total", "counter",
+	        "Connections that were one too many, by what was short.");
+	labelled(page, "sessions_refused_total", "short", "max_clients", places->refused[PLACES_FULL]);
+	labelled(page, "sessions_refused_total", "short", "clients_per_user", places->refused[PLACES_USER]);
+	labelled(page, "sessions_refused_total", "short", "descriptors", server->undescribed);
+}
+
 char *metrics_page(struct requests *requests, size_t *length)
 {
-	const struct server *server = requests->server;
 	char *text = NULL;
 	FILE *page = open_memstream(&text, length);
 
@@ -131,10 +153,7 @@ char *metrics_page(struct requests *requests, size_t *length)
 	write_queue(page, requests->queue);
 	write_store(page, requests);
 	write_devices(page, requests->devices);
-	one(page, "sessions", "gauge", "Connections of clients.", server->count);
-	one(page, "sessions_total", "counter", "Connections of clients so far.", (double)server->accepted);
-	one(page, "sessions_refused_total", "counter", "Connections that were one too many.",
-	        (double)server->refused);
+	write_sessions(page, requests->server);
 	one(page, "subscriptions", "gauge", "Answers that clients subscribe to.",
 	        requests->subscriptions.count);
 	one(page, "subscription_notices_total", "counter", "Changed answers that subscribers were told of.",

@@ -36,6 +36,7 @@ static const char usage[] =
         "  --group NAME           whose members may look up and tune (flytune)\n"
         "  --admin-group NAME     and pin, forget, import, pause, cancel others' jobs (flytune-admin)\n"
         "  --max-clients N        connections at once (4096)\n"
+        "  --clients-per-user N   of these, by one user who is no administrator (2048)\n"
         "  --log-level LEVEL      error, warning, notice, info or debug (info)\n"
         "  --device DEVICE        auto, cpu, hip, cuda, or one such as cuda:1; may be given again (auto)\n"
         "  --device-memory BYTES  that a sweep may take of a device; 0: the runner decides (0)\n"
@@ -233,6 +234,8 @@ static const struct setting settings[] = {
         {"daemon", "group", "group", TYPE_WORD, true, FIELD(group), 0, 0},
         {"daemon", "admin_group", "admin-group", TYPE_WORD, true, FIELD(admin_group), 0, 0},
         {"daemon", "max_clients", "max-clients", TYPE_NUMBER, false, FIELD(clients_max), 1, 1 << 20},
+        {"daemon", "clients_per_user", "clients-per-user", TYPE_NUMBER, true, FIELD(clients_per_user), 1,
+                1 << 20},
         {"daemon", "log_level", "log-level", TYPE_LEVEL, true, FIELD(log_level), 0, 0},
         {"store", "map_size", "map-size", TYPE_NUMBER, false, FIELD(map_bytes), 1 << 20, 1ULL << 46},
         {"store", "history_days", "history-days", TYPE_NUMBER, false, FIELD(history_days), 0, 36500},
@@ -415,6 +418,7 @@ void options_init(struct options *options)
 	options->history_days = 90;
 	options->history_answers = 64;
 	options->clients_max = 4096;
+	options->clients_per_user = 2048;
 	options->jobs_per_user = 1024;
 	options->background = OPTIONS_BACKGROUND_IDLE;
 	options->background_queue = 256;

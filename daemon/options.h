@@ -52,6 +52,7 @@ struct options {
 	uint64_t history_days;    /* replaced answers are kept so long */
 	uint64_t history_answers; /* and at least so many of each problem */
 	uint64_t clients_max;
+	uint64_t clients_per_user;
 	uint64_t jobs_per_user; /* queued or running; 0: no bound */
 	char metrics_file[256]; /* "": none */
 	uint64_t metrics_interval_ns;

@@ -171,6 +171,8 @@ void method_status(struct requests *requests, struct session *session, const str
 	        .background_waiting = requests->background->count,
 	        .background_dropped = requests->background->dropped,
 	};
+	const struct places *places = &requests->server->places;
+	struct place_count busiest = places_busiest(places);
 	struct store_facts facts;
 	struct ft_writer lookups;
 	struct ft_writer devices;
@@ -181,6 +183,11 @@ void method_status(struct requests *requests, struct session *session, const str
 	store_facts(requests->store, &facts);
 	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(requests->store));
 	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", requests->options->state_dir);
+	reply.sessions_limit = places->most;
+	reply.sessions_refused = server_refused(requests->server);
+	reply.user_sessions_limit = places_share(places);
+	reply.busiest_user = busiest.user;
+	reply.busiest_sessions = busiest.count;
 	reply.generation = store_generation(requests->store);
 	reply.store_bytes = facts.bytes;
 	reply.store_limit = facts.limit;

@@ -39,6 +39,8 @@ static void session_closed(void *data, struct session *session)
 	if (session->next != NULL)
 		session->next->previous = session->previous;
 	server->count--;
+	if (session->placed)
+		places_leave(&server->places, session->user);
 	log_line(server->log, LOG_LEVEL_DEBUG, "session closed session=%" PRIu64, session->number);
 	if (server->stopping && server->count == 0)
 		drained(server);
@@ -160,15 +162,14 @@ static void begin_session(struct server *server, int descriptor)
 		session_close(session);
 		return;
 	}
-	if (server->count > server->clients_max) {
-		server->refused++;
-		log_limited(server->log, &server->full_limit, LOG_LEVEL_WARNING, "too many clients max=%u",
-		        server->clients_max);
-		(void)ft_fail(
-		        &error, FT_E_BUSY, "the daemon serves %u clients, and no more", server->clients_max);
+	if (places_take(&server->places, session->user, session->level == ACCESS_ADMIN, &error) != 0) {
+		log_limited(server->log, &server->full_limit, LOG_LEVEL_WARNING,
+		        "client refused uid=%u pid=%" PRId64 ": %s", session->user, session->process,
+		        error.message);
 		session_refuse(session, 0, &error);
 		return;
 	}
+	session->placed = true;
 	log_line(server->log, LOG_LEVEL_DEBUG, "session opened session=%" PRIu64 " uid=%u pid=%" PRId64,
 	        session->number, session->user, session->process);
 }
@@ -208,7 +209,7 @@ static bool refuse_one(struct server *server, int failure)
 		(void)close(server->reserve);
 	descriptor = accept_one(server);
 	if (descriptor >= 0) {
-		server->refused++;
+		server->undescribed++;
 		(void)ft_fail(&error, FT_E_BUSY, "the daemon has no descriptor left for another client: %s",
 		        strerror(failure));
 		tell_and_close(descriptor, &error);
@@ -346,10 +347,10 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .access = access,
 	        .events = events,
 	        .data = data,
-	        .clients_max = clients_that_fit(options),
 	        .listener = descriptor,
 	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
+	places_init(&server->places, clients_that_fit(options), &options->clients_per_user);
 	if (descriptor < 0 && bind_socket(server, error) != 0)
 		return -1;
 	if (listen(server->listener, SOMAXCONN) != 0)
@@ -423,6 +424,17 @@ void server_stop(struct server *server)
 		drained(server);
 	else
 		(void)uv_timer_start(&server->sweeper, leave, LEAVE_MS, 0);
+}
+
+void server_free(struct server *server)
+{
+	places_free(&server->places);
+}
+
+uint64_t server_refused(const struct server *server)
+{
+	return server->undescribed + server->places.refused[PLACES_FULL] +
+	        server->places.refused[PLACES_USER];
 }
 
 bool server_idle(const struct server *server)

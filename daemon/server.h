@@ -6,6 +6,7 @@
 #define FLYTUNE_DAEMON_SERVER_H
 
 #include "daemon/options.h"
+#include "daemon/places.h"
 #include "daemon/session.h"
 
 struct server_events {
@@ -35,9 +36,9 @@ struct server {
 	bool stopping;
 	struct session *first;
 	uint32_t count;
-	uint32_t clients_max;
+	struct places places;
 	uint64_t accepted;
-	uint64_t refused;
+	uint64_t undescribed; /* were refused for want of a descriptor */
 	struct session_limits limits;
 	struct log_limit accept_limit, full_limit;
 };
@@ -55,6 +56,10 @@ void server_broadcast(
  * does not read the answers in time goes without. Where the socket was handed over, those who wait in its queue are left
  * to the next daemon. */
 void server_stop(struct server *server);
+/* After `drained`, or where server_init failed. */
+void server_free(struct server *server);
+/* Connections that were one too many, whatever was short. */
+uint64_t server_refused(const struct server *server);
 /* No session is open. */
 bool server_idle(const struct server *server);
 

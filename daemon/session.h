@@ -66,6 +66,7 @@ struct session {
 	bool finished; /* the client asks nothing more, and may still read */
 	bool closing;
 	bool greeted; /* said hello */
+	bool placed;  /* has one of the places of its user; the server's */
 	bool watching;
 	bool subscribed;           /* stays for what it is told of */
 	uint64_t watched_job;      /* 0: all */

@@ -300,7 +300,12 @@ FT_DECLARE_MESSAGE(devices_reply, FT_DEVICES_REPLY)
 	F(UINT, background_waiting, 0, FT_OPTIONAL) /* problems to be swept in the background */           \
 	F(UINT, background_dropped, 0, FT_OPTIONAL) /* such that had no room, since the start */           \
 	F(TEXT, background, 64, FT_OPTIONAL)        /* what that work is doing */                          \
-	F(RAW, devices, 0, FT_REQUIRED)             /* device_state */
+	F(UINT, sessions_limit, 0, FT_OPTIONAL)                                                            \
+	F(UINT, sessions_refused, 0, FT_OPTIONAL) /* since the start */                                    \
+	F(UINT, user_sessions_limit, 0, FT_OPTIONAL)                                                       \
+	F(UINT, busiest_user, 0, FT_OPTIONAL) /* who has most of them */                                   \
+	F(UINT, busiest_sessions, 0, FT_OPTIONAL)                                                          \
+	F(RAW, devices, 0, FT_REQUIRED) /* device_state */
 FT_DECLARE_MESSAGE(status_reply, FT_STATUS_REPLY)
 
 /* What an operator changes: `pin` takes all of it, `unpin` and `forget` no config. */

@@ -44,7 +44,7 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	snprintf(token, sizeof token, "%s:%" PRIu64, status->store, status->generation);
 	return json_print(json_pack(
 	        "{s:s, s:I, s:I, s:f, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:b, "
-	        "s:I, s:o, s:s, s:s, s:{s:s, s:I, s:I}, s:o, s:I, s:o, s:o}",
+	        "s:I, s:o, s:s, s:s, s:{s:s, s:I, s:I}, s:o, s:I, s:o, s:I, s:I, s:I, s:{s:I, s:I}, s:o}",
 	        "server", status->server, "protocol", (json_int_t)status->protocol, "pid",
 	        (json_int_t)status->pid, "uptime_s", (double)status->uptime_ns / 1e9, "store", status->store,
 	        "generation", (json_int_t)status->generation, "token", token, "state_dir", status->state_dir,
@@ -57,8 +57,11 @@ static int print_status_json(const struct flytune_status *status, const flytune_
 	        status->background, "waiting", (json_int_t)status->background_waiting, "dropped",
 	        (json_int_t)status->background_dropped, "stale",
 	        status->stale_known ? json_integer((json_int_t)status->stale) : json_null(), "misses",
-	        (json_int_t)status->misses, "config", json_text(status->config), "devices",
-	        json_devices(devices)));
+	        (json_int_t)status->misses, "config", json_text(status->config), "sessions_limit",
+	        (json_int_t)status->sessions_limit, "user_sessions_limit",
+	        (json_int_t)status->user_sessions_limit, "sessions_refused",
+	        (json_int_t)status->sessions_refused, "busiest_user", "uid", (json_int_t)status->busiest_user,
+	        "sessions", (json_int_t)status->busiest_sessions, "devices", json_devices(devices)));
 }
 
 static const char *stale_words(const struct flytune_status *status, char text[FORMAT_SIZE])
@@ -69,6 +72,19 @@ static const char *stale_words(const struct flytune_status *status, char text[FO
 	else if (status->stale > 0)
 		snprintf(text, FORMAT_SIZE, ", %" PRIu64 " stale", status->stale);
 	return text;
+}
+
+static void print_sessions(struct table *table, const struct flytune_status *status)
+{
+	/* A daemon of before tells no limit. */
+	if (status->sessions_limit == 0)
+		table_fact(table, "sessions", "%" PRIu64, status->sessions);
+	else
+		table_fact(table, "sessions",
+		        "%" PRIu64 " of %" PRIu64 ", user %" PRIu64 " has %" PRIu64 " of %" PRIu64
+		        ", %" PRIu64 " refused",
+		        status->sessions, status->sessions_limit, status->busiest_user,
+		        status->busiest_sessions, status->user_sessions_limit, status->sessions_refused);
 }
 
 static void print_status(const struct flytune_status *status, const flytune_device_list *devices)
@@ -104,7 +120,7 @@ static void print_status(const struct flytune_status *status, const flytune_devi
 	table_fact(&table, "misses", "%" PRIu64, status->misses);
 	table_fact(&table, "access", "%s", status->access);
 	table_fact(&table, "config", "%s", status->config);
-	table_fact(&table, "sessions", "%" PRIu64, status->sessions);
+	print_sessions(&table, status);
 	if (status->runner_restarts > 0)
 		table_fact(&table, "runners", "%" PRIu64 " restarted", status->runner_restarts);
 	table_print(&table);

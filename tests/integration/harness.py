@@ -116,7 +116,9 @@ class Peer:
         """Sends a request and gives its id."""
         number = self.next
         self.next += 1
-        self.send(msgpack.packb([0, number, method, params]))
+        # One that is refused may be closed before it has asked: what it was told says why.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.send(msgpack.packb([0, number, method, params]))
         return number
 
     def message(self):

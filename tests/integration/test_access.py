@@ -1,6 +1,11 @@
 """Who may do what: as real other users, by what the kernel says of them."""
 import grp
+import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -196,3 +201,139 @@ def test_the_wire_says_denied_with_the_method(grouped):
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
+
+
+# ---- connections ----
+
+class Crowd:
+    """Connections of another user, held until released. What kept a further one out is its `refusal`."""
+
+    def __init__(self, daemon, user, count):
+        if os.geteuid() != 0:
+            pytest.skip("needs root, to become another user")
+        ours, theirs = socket.socketpair()
+        self.socket = ours
+        self.child = os.fork()
+        if self.child == 0:
+            status = 1
+            try:  # whatever happens, the child must not go on as a second pytest
+                ours.close()
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+                peers, refusal = [], None
+                while len(peers) < count and refusal is None:
+                    try:
+                        peers.append(daemon.peer())
+                    except harness.RpcError as refused:
+                        refusal = refused.error
+                theirs.sendall(json.dumps([len(peers), refusal]).encode())
+                theirs.shutdown(socket.SHUT_WR)
+                theirs.recv(1)
+                status = 0
+            finally:
+                os._exit(status)
+        theirs.close()
+        with ours.makefile("rb") as said:
+            self.served, self.refusal = json.loads(said.read())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+        assert os.waitpid(self.child, 0)[1] == 0
+
+
+def crowded(daemons, runner, *arguments):
+    return open_up(daemons(runner, arguments=["--group", "no-such-group", *arguments]).start())
+
+
+OTHER = 1234
+
+
+def test_a_user_has_a_bounded_number_of_connections(daemons, runner):
+    daemon = crowded(daemons, runner, "--max-clients", 40, "--clients-per-user", 10)
+    for _ in range(2):  # and gets them back
+        with Crowd(daemon, NOBODY, 11) as crowd:
+            assert crowd.served == 10 and crowd.refusal["code"] == "busy"
+            assert (crowd.refusal["field"], crowd.refusal["value"]) == ("clients_per_user", "10")
+            assert crowd.refusal["bound"] == "fewer than 10"
+            for word in (str(NOBODY), "10", "clients_per_user"):
+                assert word in crowd.refusal["message"]
+            done = daemon.ctl("status", prefix=someone(), check=False)
+            assert done.status != 0 and "clients_per_user" in done.complaint
+        harness.until(lambda: daemon.status()["sessions"] == 1, "they are gone")
+    assert f"client refused uid={NOBODY}" in daemon.log()
+
+
+def test_one_users_crowd_keeps_no_other_out(daemons, runner):
+    daemon = crowded(daemons, runner, "--max-clients", 40, "--clients-per-user", 10)
+    with Crowd(daemon, NOBODY, 11) as crowd, Crowd(daemon, OTHER, 5) as others:
+        assert (crowd.served, others.served, others.refusal) == (10, 5, None)
+        assert daemon.ctl("lookup", *shape(), prefix=someone(user=OTHER)).json["source"] == "default"
+        assert daemon.lookup()["source"] == "default"
+
+
+def test_administrators_get_in_when_nobody_else_does(daemons, runner):
+    daemon = crowded(daemons, runner, "--max-clients", 16, "--clients-per-user", 100)
+    # Three quarters for one, whatever is set; two are kept.
+    with Crowd(daemon, NOBODY, 13) as crowd, Crowd(daemon, OTHER, 3) as others:
+        assert (crowd.served, crowd.refusal["field"], crowd.refusal["value"]) == (12, "clients_per_user", "12")
+        assert (others.served, others.refusal["field"], others.refusal["value"]) == (2, "max_clients", "14")
+        assert "administrators" in others.refusal["message"]
+        with daemon.peer() as one, daemon.peer() as two:
+            assert one.call("status")["busiest_sessions"] == 12 and two.call("status")
+            with pytest.raises(harness.RpcError) as refusal:
+                daemon.peer()
+            assert refusal.value.error["field"] == "max_clients" and refusal.value.error["value"] == "16"
+        harness.until(lambda: daemon.ctl("status", check=False).status == 0, "an administrator is let in again")
+
+
+def test_those_who_are_turned_away_take_no_place_from_others(daemons, runner):
+    daemon = crowded(daemons, runner, "--max-clients", 8, "--clients-per-user", 2)
+    with Crowd(daemon, NOBODY, 3) as crowd:
+        assert crowd.served == 2
+        # None of these has read that it was refused: they are there, and count for nothing.
+        idle = [subprocess.Popen([*someone(), sys.executable, "-c",
+                                  "import socket, sys\n"
+                                  "all = [socket.socket(socket.AF_UNIX) for _ in range(50)]\n"
+                                  "[one.connect(sys.argv[1]) for one in all]\n"
+                                  "print(flush=True)\n"
+                                  "sys.stdin.read()", str(daemon.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                for _ in range(2)]
+        try:
+            for one in idle:
+                assert one.stdout.readline() == b"\n"
+            with Crowd(daemon, OTHER, 2) as others:
+                assert others.served == 2
+            assert daemon.lookup()["source"] == "default"
+        finally:
+            for one in idle:
+                one.communicate(timeout=harness.DEADLINE)
+
+
+def test_the_status_and_the_metrics_show_who_has_the_connections(daemons, runner):
+    daemon = crowded(daemons, runner, "--max-clients", 40, "--clients-per-user", 10)
+    with Crowd(daemon, NOBODY, 11), Crowd(daemon, OTHER, 3):
+        status = daemon.status()
+        assert (status["sessions_limit"], status["user_sessions_limit"]) == (40, 10)
+        assert status["busiest_user"] == {"uid": NOBODY, "sessions": 10} and status["sessions_refused"] == 1
+        assert f"user {NOBODY} has 10 of 10, 1 refused" in daemon.ctl("status", as_json=False).output
+        page = daemon.ctl("metrics", as_json=False).output
+        for line in (f'flytune_user_sessions{{uid="{NOBODY}"}} 10', f'flytune_user_sessions{{uid="{OTHER}"}} 3',
+                     'flytune_sessions_refused_total{short="clients_per_user"} 1', "flytune_sessions_limit 40"):
+            assert line in page.splitlines()
+
+
+def test_the_bound_of_a_user_changes_with_a_reload(daemons, runner, tmp_path):
+    path = tmp_path / "flytuned.conf"
+    path.write_text("[daemon]\nclients_per_user = 2\n")
+    daemon = crowded(daemons, runner, "--config", path)
+    with Crowd(daemon, NOBODY, 3) as crowd:
+        assert crowd.served == 2
+        path.write_text("[daemon]\nclients_per_user = 4\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.heard("configuration reloaded")
+        with Crowd(daemon, NOBODY, 3) as more:
+            assert more.served == 2 and more.refusal["value"] == "4"

@@ -876,6 +876,11 @@ struct flytune_status {
 	uint64_t stale;                   /* answers tuned under an identity that is none of today's */
 	uint64_t misses;                  /* lookups without a result of their own, since the start */
 	char config[256];                 /* the configuration file that the daemon read; "" if none */
+	uint64_t sessions_limit;          /* connections that the daemon serves at once; 0: it does not say */
+	uint64_t user_sessions_limit;     /* of these, of one user who is no administrator */
+	uint64_t sessions_refused;        /* that were one too many, since the daemon's start */
+	uint64_t busiest_user;            /* the uid that has most of them */
+	uint64_t busiest_sessions;        /* and how many */
 };
 
 static inline void flytune_status_init(struct flytune_status *status)
