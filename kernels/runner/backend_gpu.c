@@ -21,7 +21,7 @@
 #include "kernels/runner/hip.h"
 
 /* How a sample is taken: part of the identity of every result, raised when it changes. */
-#define GPU_METHOD "graph-3"
+#define GPU_METHOD "graph-4"
 
 enum {
 	GUARD = 1024, /* bytes of poison before and after an output */
@@ -37,6 +37,7 @@ enum {
 	RETAKES = 4,
 	LOOK_NS = 100000000, /* between two questions to the system, which take a part of a millisecond */
 	PATHS_MAX = 4,
+	PLACES = 8, /* of a config's code and first buffers: more than any race's first rounds */
 };
 
 #define EPS RMSNORM_EPS
@@ -52,6 +53,15 @@ enum check_kernel {
 	CHECK_KERNELS
 };
 
+/* Where code lies in the device's memory, and with which buffers a graph begins, makes up to two percent of a short
+ * launch, and stays for as long as the process does. So a config has several places, and samples take turns: what the
+ * place does shows as noise among the rounds, which the decision can see, and not as a config's speed. */
+struct placed {
+	hip_module module;
+	hip_function function;
+	hip_graph_exec graph;
+};
+
 struct member {
 	struct rmsnorm_launch launch;
 	char launch_text[64];
@@ -59,11 +69,10 @@ struct member {
 	bool compiling;       /* handed to the pool, and not come back */
 	size_t follows;       /* 1 + the member whose build is awaited, as the same is compiled; 0: none */
 	struct gpu_code code; /* of a built one, until it is loaded */
-	hip_module module;
-	hip_function function;
-	hip_graph_exec graph;
-	unsigned launches; /* in the graph */
-	uint64_t least_ns; /* that the graph took; 0: not yet run */
+	struct placed place[PLACES];
+	unsigned samples;  /* taken: each from the next place */
+	unsigned launches; /* in a graph */
+	uint64_t least_ns; /* that a graph took; 0: not yet run */
 };
 
 /* Built already, and not yet told of by build_wait. */
@@ -771,14 +780,15 @@ static int launch(const struct gpu *gpu, hip_function function, uint64_t grid, u
 	        "cannot launch", error);
 }
 
-static int launch_member(const struct gpu *gpu, const struct member *member, void *y, void *x, void *weight,
-        struct ft_error *error)
+static int launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *y, void *x,
+        void *weight, struct ft_error *error)
 {
 	int64_t m = (int64_t)gpu->problem.m, stride = (int64_t)gpu->problem.row_stride;
 	float eps = (float)EPS;
 	void *arguments[] = {&y, &x, &weight, &m, &stride, &eps};
 
-	return launch(gpu, member->function, member->launch.grid, member->launch.block, arguments, error);
+	return launch(gpu, member->place[place].function, member->launch.grid, member->launch.block,
+	        arguments, error);
 }
 
 static uint64_t check_grid(const struct gpu *gpu, uint64_t wanted)
@@ -958,18 +968,19 @@ static int get_ready(struct gpu *gpu, struct ft_error *error)
 	return 0;
 }
 
-static int load_member(struct gpu *gpu, struct member *member, struct ft_error *error)
+static int load_member(struct gpu *gpu, struct member *member, unsigned at, struct ft_error *error)
 {
+	struct placed *place = &member->place[at];
 	int code;
 
-	if (member->function)
+	if (place->function)
 		return 0;
 	if (!member->code.data)
 		return ft_fail(error, FT_E_UNAVAILABLE, "this config was not built");
-	if ((code = failed(gpu, gpu->hip.ModuleLoadData(&member->module, member->code.data),
+	if ((code = failed(gpu, gpu->hip.ModuleLoadData(&place->module, member->code.data),
 	             "cannot load the code object", error)) ||
 	        (code = failed(gpu,
-	                 gpu->hip.ModuleGetFunction(&member->function, member->module, RMSNORM_KERNEL_NAME),
+	                 gpu->hip.ModuleGetFunction(&place->function, place->module, RMSNORM_KERNEL_NAME),
 	                 "the code object has no " RMSNORM_KERNEL_NAME, error)))
 		return code;
 	return 0;
@@ -1012,7 +1023,7 @@ static int run_and_check(
 	        (code = failed(gpu, gpu->hip.MemcpyDtoDAsync(y, x, gpu->span, gpu->stream),
 	                 "cannot copy the input", error)))
 		return code;
-	if ((code = launch_member(gpu, member, y, in_place ? y : x, weight, error)) ||
+	if ((code = launch_member(gpu, member, 0, y, in_place ? y : x, weight, error)) ||
 	        (code = launch(gpu, gpu->kernel[CHECK_ROWS], check_grid(gpu, gpu->problem.m), CHECK_BLOCK,
 	                 arguments, error)) ||
 	        (code = guard(gpu, 0, 1, 0, GUARD, error)) ||
@@ -1064,7 +1075,7 @@ static int verify(struct ft_backend *self, size_t index, double *largest, struct
 	int code;
 
 	*largest = 0;
-	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, error)))
+	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, 0, error)))
 		return code;
 	code = run_and_check(gpu, member, false, largest, error);
 	return code ? code : run_and_check(gpu, member, true, largest, error);
@@ -1072,9 +1083,9 @@ static int verify(struct ft_backend *self, size_t index, double *largest, struct
 
 /* ---- timing ---- */
 
-/* A graph of many launches, each on the next set of buffers. */
-static int capture(struct gpu *gpu, const struct member *member, unsigned launches, hip_graph_exec *exec,
-        struct ft_error *error)
+/* A graph of many launches, each on the next set of buffers; another place begins with another. */
+static int capture(struct gpu *gpu, const struct member *member, unsigned place, unsigned launches,
+        hip_graph_exec *exec, struct ft_error *error)
 {
 	void *unused = gpu->result;
 	void *nothing[] = {&unused};
@@ -1086,9 +1097,9 @@ static int capture(struct gpu *gpu, const struct member *member, unsigned launch
 	if (code)
 		return code;
 	for (unsigned i = 0; i < launches && !code; i++) {
-		uint64_t set = i % gpu->sets;
+		uint64_t set = (i + place * gpu->sets / PLACES) % gpu->sets;
 
-		code = member ? launch_member(gpu, member, y_of(gpu, set), x_of(gpu, set),
+		code = member ? launch_member(gpu, member, place, y_of(gpu, set), x_of(gpu, set),
 		                        weight_of(gpu, set), error)
 		              : launch(gpu, gpu->kernel[NOTHING], 1, CHECK_BLOCK, nothing, error);
 	}
@@ -1182,14 +1193,13 @@ static bool is_crowded(const struct gpu *gpu, const struct timing *timing)
 	        (!timing->preempted && timing->waited_ns > gpu->wait_least_ns + CROWDED_NS);
 }
 
-static int make_graph(struct gpu *gpu, struct member *member, unsigned launches, struct ft_error *error)
+static void drop_graphs(const struct gpu *gpu, struct member *member)
 {
-	if (member->graph)
-		gpu->hip.GraphExecDestroy(member->graph);
-	member->graph = NULL;
-	member->launches = launches;
-	member->least_ns = 0;
-	return capture(gpu, member, launches, &member->graph, error);
+	for (unsigned i = 0; i < PLACES; i++)
+		if (member->place[i].graph) {
+			gpu->hip.GraphExecDestroy(member->place[i].graph);
+			member->place[i].graph = NULL;
+		}
 }
 
 /* Launches that fill a sample, if one takes so long; no more than there are cold buffers for. */
@@ -1210,7 +1220,7 @@ static int measure_floor(struct gpu *gpu, struct ft_error *error)
 	hip_graph_exec exec = NULL;
 	struct timing timing;
 	uint64_t best = UINT64_MAX;
-	int code = capture(gpu, NULL, gpu->launches, &exec, error);
+	int code = capture(gpu, NULL, 0, gpu->launches, &exec, error);
 
 	for (int i = 0; i < TIMES && !code; i++) {
 		code = time_graph(gpu, exec, &timing, error);
@@ -1249,16 +1259,16 @@ static int warm(struct ft_backend *self, struct ft_error *error)
 	int code = get_ready(gpu, error);
 
 	for (size_t i = 0; i < gpu->count && !member; i++)
-		if (gpu->member[i].function)
+		if (gpu->member[i].place[0].function)
 			member = &gpu->member[i];
 	/* In a sweep that goes on after a crash all may be verified already, and none be loaded. */
 	for (size_t i = 0; i < gpu->count && !member && !code; i++)
-		if (gpu->member[i].code.data && (code = load_member(gpu, &gpu->member[i], error)) == 0)
+		if (gpu->member[i].code.data && (code = load_member(gpu, &gpu->member[i], 0, error)) == 0)
 			member = &gpu->member[i];
 	if (code || !member)
 		return code ? code : ft_fail(error, FT_E_UNAVAILABLE, "no config is ready to be timed");
 	launches = (unsigned)at_least(1, at_most(gpu->sets, 16));
-	code = capture(gpu, member, launches, &exec, error);
+	code = capture(gpu, member, 0, launches, &exec, error);
 	/* Until two in a row agree within 2 %: clocks have come up, and all code is on the device. */
 	for (unsigned i = 0; spent < WARM_MAX_NS && !code; i++) {
 		before = timing.elapsed_ns;
@@ -1285,17 +1295,21 @@ static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, s
 {
 	struct gpu *gpu = gpu_of(self);
 	struct member *member = &gpu->member[index];
-	bool first = !member->graph, disturbed = false, cut = true;
+	unsigned at = member->samples++ % PLACES;
+	bool first = member->launches == 0, disturbed = false, cut = true;
+	struct placed *place = &member->place[at];
 	struct timing timing;
 	uint64_t spent = 0;
 	int code;
 
-	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, error)))
+	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, at, error)))
 		return code;
-	if (first && (code = make_graph(gpu, member, gpu->launches, error)))
+	if (first)
+		member->launches = gpu->launches;
+	if (!place->graph && (code = capture(gpu, member, at, member->launches, &place->graph, error)))
 		return code;
 	for (unsigned i = 0; cut && i <= RETAKES && spent < PATIENCE_NS; i++) {
-		if ((code = time_graph(gpu, member->graph, &timing, error)))
+		if ((code = time_graph(gpu, place->graph, &timing, error)))
 			return code;
 		if (member->least_ns == 0 || timing.elapsed_ns < member->least_ns)
 			member->least_ns = timing.elapsed_ns;
@@ -1312,10 +1326,10 @@ static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, s
 		*sample_ps = 1;
 	/* A config that is many times slower than the rest needs fewer launches. */
 	if (first && timing.elapsed_ns > 4 * (uint64_t)TARGET_NS && member->launches > 4) {
-		unsigned fewer =
+		member->launches =
 		        (unsigned)at_least(4, (uint64_t)member->launches * TARGET_NS / timing.elapsed_ns);
-
-		return make_graph(gpu, member, fewer, error);
+		member->least_ns = 0;
+		drop_graphs(gpu, member);
 	}
 	return 0;
 }
@@ -1359,10 +1373,10 @@ static void finish(struct ft_backend *self)
 	for (size_t i = 0; i < gpu->count && gpu->member; i++) {
 		struct member *member = &gpu->member[i];
 
-		if (member->graph)
-			gpu->hip.GraphExecDestroy(member->graph);
-		if (member->module)
-			gpu->hip.ModuleUnload(member->module);
+		drop_graphs(gpu, member);
+		for (unsigned k = 0; k < PLACES; k++)
+			if (member->place[k].module)
+				gpu->hip.ModuleUnload(member->place[k].module);
 		gpu_code_free(&member->code);
 	}
 	if (gpu->check_module)

@@ -5,7 +5,8 @@
  * GPU. It proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
  * "memory=MIB" (what the device has), "free=MIB" (what others leave of it), "crowd=N" (from the Nth reading of all memory on,
  * every other one takes three milliseconds longer, as beside another process), "nvml=LOAD,REASONS,PROCESSES" (what the
- * management library says, as which it poses too). The faults that the device code has for tests are acted out: one never
+ * management library says, as which it poses too), "lucky" (a launch
+ * takes 100 microseconds of the device's clock; a fifth less in blocks of 128, where that code was loaded first). The faults that the device code has for tests are acted out: one never
  * ends, and after a wild write every call fails, as on a real device. */
 
 #include <elf.h>
@@ -27,6 +28,7 @@ enum { ARGUMENTS_MAX = 12, OK = 0, INVALID = 1, NO_MEMORY = 2, ILLEGAL = 700 };
 
 struct module {
 	char options[4096];
+	bool again; /* its code was loaded before */
 };
 
 struct function {
@@ -177,6 +179,9 @@ static int rmsnorm(const struct launch *launch)
 	return OK;
 }
 
+/* How far the device's clock is ahead of the host's. */
+static long ahead_ns;
+
 /* A number behind a word of FLYTUNE_PRETEND, and behind so many commas; 0 if it is not there. */
 static unsigned long pretended(const char *word, unsigned commas)
 {
@@ -190,16 +195,13 @@ static unsigned long pretended(const char *word, unsigned commas)
 	return text ? strtoul(text, NULL, 10) : 0;
 }
 
-/* How far the device's clock is ahead of the host's. */
-static long crowd_ns;
-
 static void crowd(void)
 {
 	static unsigned long readings;
 	unsigned long from = pretended("crowd=", 0);
 
 	if (from > 0 && ++readings >= from && readings % 2 == 0)
-		crowd_ns += 3000000;
+		ahead_ns += 3000000;
 }
 
 static int run(const struct launch *launch)
@@ -209,8 +211,11 @@ static int run(const struct launch *launch)
 
 	if (lost)
 		return ILLEGAL;
-	if (strcmp(name, "flytune_rmsnorm") == 0)
+	if (strcmp(name, "flytune_rmsnorm") == 0) {
+		if (spoiled("lucky"))
+			ahead_ns += launch->block == 128 && !launch->function->module->again ? 80000 : 100000;
 		return rmsnorm(launch);
+	}
 	if (strcmp(name, "read_all") == 0)
 		crowd();
 	if (strcmp(name, "check_rows") == 0)
@@ -358,6 +363,10 @@ EXPORT int cuMemsetD8Async(void *to, unsigned char value, size_t count, struct s
 	return OK;
 }
 
+/* The object's bytes stay where they are while a sweep lasts. */
+static const void *loaded[64];
+static size_t loaded_count;
+
 EXPORT int cuModuleLoadData(struct module **module, const void *image)
 {
 	const Elf64_Ehdr *header = image;
@@ -367,6 +376,10 @@ EXPORT int cuModuleLoadData(struct module **module, const void *image)
 	if (!*module)
 		return NO_MEMORY;
 	memcpy((*module)->options, (const char *)image + section[1].sh_offset, section[1].sh_size);
+	for (size_t i = 0; i < loaded_count; i++)
+		(*module)->again = (*module)->again || loaded[i] == image;
+	if (!(*module)->again && loaded_count < sizeof loaded / sizeof *loaded)
+		loaded[loaded_count++] = image;
 	return OK;
 }
 
@@ -528,7 +541,7 @@ EXPORT int cuEventRecord(struct timespec *event, struct stream *stream)
 
 	(void)stream;
 	clock_gettime(CLOCK_MONOTONIC, event);
-	ahead = event->tv_nsec + crowd_ns;
+	ahead = event->tv_nsec + ahead_ns;
 	event->tv_sec += ahead / 1000000000;
 	event->tv_nsec = ahead % 1000000000;
 	return OK;
