@@ -57,22 +57,15 @@ static inline bool boards_look(
         const struct boards *boards, uint64_t serial, uint32_t stripe, struct board_sight *sight)
 {
 	unsigned place = (unsigned)(serial % BOARDS_KEPT);
-	const unsigned char *memory;
 	const struct ft_board *board;
-	uint32_t owner;
 
 	if (serial == 0 || atomic_load_explicit(&boards->serial, memory_order_acquire) != serial)
 		return false;
-	memory = boards->region + (size_t)place * BOARD_PLACE;
-	board = (const struct ft_board *)(const void *)memory;
+	board = (const struct ft_board *)(const void *)(boards->region + (size_t)place * BOARD_PLACE);
 	sight->generation = atomic_load_explicit(&board->generation, memory_order_acquire);
 	sight->word = atomic_load_explicit(&board->word[stripe], memory_order_acquire);
-	owner = atomic_load_explicit(
-	        (const _Atomic uint32_t *)(const void *)(memory +
-	                atomic_load_explicit(&boards->owner[place], memory_order_relaxed)),
-	        memory_order_acquire);
-	sight->alive = (owner & FT_BOARD_OWNER_DIED) == 0 && (owner & FT_BOARD_OWNER_MASK) != 0 &&
-	        atomic_load_explicit(&board->closed, memory_order_acquire) == 0;
+	sight->alive =
+	        ft_board_alive(board, atomic_load_explicit(&boards->owner[place], memory_order_relaxed));
 	/* Else the place may have been another board's already. */
 	return atomic_load_explicit(&boards->serial, memory_order_relaxed) == serial;
 }

@@ -48,23 +48,16 @@ struct ft_board {
 _Static_assert(offsetof(struct ft_board, owner_offset) == 64 && offsetof(struct ft_board, word) == 192,
         "the layout is part of the protocol");
 
-/* Whether the daemon that published it is there. Two loads. */
-static inline bool ft_board_alive(const struct ft_board *board)
+/* Whether the daemon that published it is there, by two plain loads. `owner` is where in the board its futex word is:
+ * owner_offset into `lock`, which a client checks once and then keeps. */
+static inline bool ft_board_alive(const struct ft_board *board, uint32_t owner)
 {
-	const _Atomic uint32_t *owner =
-	        (const _Atomic uint32_t *)(const void *)(board->lock + board->owner_offset);
-	uint32_t word = atomic_load_explicit(owner, memory_order_acquire);
+	const _Atomic uint32_t *at =
+	        (const _Atomic uint32_t *)(const void *)((const unsigned char *)board + owner);
+	uint32_t word = atomic_load_explicit(at, memory_order_acquire);
 
 	return (word & FT_BOARD_OWNER_DIED) == 0 && (word & FT_BOARD_OWNER_MASK) != 0 &&
-	        atomic_load_explicit(&board->closed, memory_order_relaxed) == 0;
-}
-
-/* Whether an answer given with `version` in `stripe` still is what the daemon would answer. `stripe` was checked to be
- * below FT_BOARD_STRIPES when the answer came. */
-static inline bool ft_board_holds(const struct ft_board *board, uint32_t stripe, uint64_t version)
-{
-	return atomic_load_explicit(&board->word[stripe], memory_order_acquire) == version &&
-	        ft_board_alive(board);
+	        atomic_load_explicit(&board->closed, memory_order_acquire) == 0;
 }
 
 #endif
