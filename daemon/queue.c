@@ -727,20 +727,28 @@ static uint64_t count_jobs(const struct queue *queue, uint32_t user)
 	return count;
 }
 
-/* Someone by hand wants what is queued already. What was to try only a part tries all then. */
+/* Someone by hand wants what is queued already. What was to try only a part tries all then; with force all is timed
+ * anew, unless a whole sweep by hand is at that already. */
 static void join(struct queue *queue, struct job *job, const struct queue_ask *ask)
 {
 	bool was_background = is_background(job);
+	bool in_part = job->info.few || (job->info.check && !ask->check);
+	bool anew = ask->force && !job->info.force && (in_part || was_background || job != queue->running);
 
 	if (was_background || ask->priority > job->info.priority)
 		job->info.priority = ask->priority;
-	if (was_background)
+	if (was_background) {
 		job->info.owner = ask->user;
+		job->info.budget_ns = ask->budget_ns;
+	}
 	job->info.cause[0] = '\0';
-	if (!job->info.few && (!job->info.check || ask->check))
-		return;
-	job->info.few = job->info.check = false;
-	if (job == queue->running)
+	if (anew) {
+		job->info.force = true;
+		job->info.begun = false;
+	}
+	if (in_part)
+		job->info.few = job->info.check = false;
+	if ((anew || in_part) && job == queue->running)
 		make_way(queue);
 }
 

@@ -207,6 +207,21 @@ def test_a_job_can_be_cancelled_while_the_queue_is_paused(daemon):
     assert daemon.tune()[0]["source"] == "tuned"
 
 
+def test_a_forced_sweep_is_one_whatever_it_joins(daemon, runner):
+    """Who asks with force gets all times anew, with a budget of their own, although a check of the problem waited already."""
+    daemon.tune()
+    daemon.ctl("pause")
+    with daemon.peer() as peer:
+        check = peer.call("tune", kernel="rmsnorm", problem=problem(), check=True)
+        forced = peer.call("tune", kernel="rmsnorm", problem=problem(), force=True)
+        assert forced["job"] == check["job"]
+        rounds = len(runner.did("round"))
+        daemon.ctl("resume")
+        ended = peer.call("wait", job=forced["job"])
+    assert ended["state"] == "done"
+    assert len(runner.did("round")) > rounds, "nothing was timed"
+
+
 def test_cancelling_a_job_that_was_over_claims_nothing(daemon):
     job = daemon.tune()[0]["job"]
     assert daemon.ctl("cancel", job).json == {"job": job, "state": "done", "cancelled": None}
