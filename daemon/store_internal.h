@@ -1,11 +1,14 @@
 /* What the files of the store share: the parts of struct store, and which thread may touch which.
  *
- *   store.c    opens and closes, names, facts, what the loop thread does when the writer reports
- *   reads.c    lookups, on the loop thread
- *   batch.c    batches, on the loop thread, until they are submitted
- *   writer.c   the writer thread: commits, failures, opening anew
- *   collect.c  old history and stale trials, on the writer thread
- *   salvage.c  checks and rescues a store, before the environment is open
+ *   store.c        opens and closes, facts, what the loop thread does when the writer reports
+ *   environment.c  LMDB: its errors, the environment, what the store says of itself
+ *   examine.c      what stands in the directory, before the environment is open
+ *   salvage.c      checks and rescues a store, for examine.c
+ *   names.c        texts that keys hold as numbers, on the loop thread
+ *   reads.c        lookups, on the loop thread
+ *   batch.c        batches, on the loop thread, until they are submitted
+ *   writer.c       the writer thread: commits, failures, opening anew
+ *   collect.c      old history and stale trials, on the writer thread
  *
  * Two threads. Members below are grouped by who may touch them; what both touch stands under `lock`. The
  * environment is opened by the loop thread in store_open and closed by it at the end; in between only the
@@ -177,6 +180,24 @@ enum fault {
 enum fault store_fault(struct directory *directory, int code, struct ft_error *error);
 
 uint64_t store_free_bytes(const struct directory *directory); /* of its disk */
+
+/* ---- what is there ---- */
+
+enum found { FOUND_NOTHING, FOUND_STORE, FOUND_DAMAGE };
+
+/* Everything that can be known before LMDB, which trusts it, opens the file; `reason` says what is damaged. Fails on what
+ * is not to be touched: a store of another format, or one that cannot be read. */
+int store_examine(struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error);
+/* Moves what is damaged aside and begins a new store with what can be read of it. */
+int store_rebuild(struct store *store, const char *reason, struct ft_error *error);
+
+/* ---- names ---- */
+
+/* Reads all of them, in a read transaction. */
+int store_load_names(struct store *store, struct ft_error *error);
+void store_forget_names(struct store *store);
+/* Those that no commit has kept as well. */
+void store_free_names(struct store *store);
 
 /* ---- shared ---- */
 
