@@ -1,4 +1,5 @@
 /* Lookups: one, or many in one message. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "daemon/methods.h"
 #include "daemon/replies.h"
 
-enum { ENCODED_MAX = 4096 };
+enum { ENCODED_MAX = 4096, TIMED_EACH = 16, UNCOUNTED_MAX = 15 };
 
 int requests_look_up(struct requests *requests, const struct ft_lookup_request *request,
         enum lookup_source *source, bool *known, struct ft_error *error)
@@ -56,19 +57,37 @@ int requests_look_up(struct requests *requests, const struct ft_lookup_request *
 	return 0;
 }
 
+/* The reply that stands, counted as asked. Where the table of misses is too small for all that is asked, problems take
+ * each other's places in turn: one that lost its own is looked up in full, to be counted with what it was asked
+ * meanwhile, but not each time. NULL if it is to be; *uncounted is how often it was asked beside that. */
+static const struct reply *find_kept(struct requests *requests, struct ft_view question, uint64_t hash,
+        uint64_t now_ns, uint64_t *uncounted)
+{
+	struct reply *reply = replies_find(&requests->replies, requests->board, question, hash);
+
+	*uncounted = 0;
+	if (reply == NULL)
+		return NULL;
+	if (reply->miss.serial != 0 && !misses_again(&requests->misses, reply->miss, now_ns)) {
+		if (reply->uncounted == UNCOUNTED_MAX) {
+			*uncounted = reply->uncounted;
+			return NULL;
+		}
+		reply->uncounted++;
+	}
+	requests->lookups[reply->source]++;
+	return reply;
+}
+
 static bool answer_kept(struct requests *requests, struct ft_view question, uint64_t hash, uint64_t now_ns,
-        struct ft_writer *writer)
+        uint64_t *uncounted, struct ft_writer *writer)
 {
 	/* Read before the word that stands: the answer is one of that generation. */
 	uint64_t generation = board_generation(requests->board);
-	const struct reply *reply;
+	const struct reply *reply = find_kept(requests, question, hash, now_ns, uncounted);
 
-	reply = replies_find(&requests->replies, requests->board, question, hash);
 	if (reply == NULL)
 		return false;
-	if (reply->miss.serial != 0 && !misses_again(&requests->misses, reply->miss, now_ns))
-		return false;
-	requests->lookups[reply->source]++;
 	requests->batch_lookups++;
 	reply_write(reply, generation, writer);
 	return true;
@@ -88,13 +107,15 @@ static void keep(struct requests *requests, struct ft_view question, uint64_t ha
 	reply->version = requests->answer.version;
 	reply->source = (uint8_t)source;
 	reply->miss = miss;
+	reply->uncounted = 0;
 }
 
 /* False if it is not the same to be counted as asked: then it is looked up again each time. */
-static bool count_miss(struct requests *requests, const struct ft_lookup_request *request, uint64_t now_ns,
-        struct miss_place *place)
+static bool count_miss(struct requests *requests, const struct ft_lookup_request *request, uint64_t more,
+        uint64_t now_ns, struct miss_place *place)
 {
-	uint64_t asked = misses_count(&requests->misses, &requests->subject, request->repeats, now_ns, place);
+	uint64_t repeats = request->repeats > UINT64_MAX - more ? UINT64_MAX : request->repeats + more;
+	uint64_t asked = misses_count(&requests->misses, &requests->subject, repeats, now_ns, place);
 
 	/* What is stale comes back by itself; it is only told how much it is wanted. */
 	if (strncmp(requests->answer.reason, "stale", 5) == 0)
@@ -115,6 +136,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	enum lookup_source source = LOOKUP_DEFAULT;
 	struct miss_place miss = {0};
 	bool again = true;
+	uint64_t uncounted;
 	bool known;
 	uint8_t room[ENCODED_MAX];
 	struct ft_writer encoded;
@@ -122,7 +144,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	/* The first of a batch: what is kept needs no read of the store, and is timed all the same. */
 	if (requests->batch_lookups == 0)
 		requests->batch_began_ns = requests_clock_ns();
-	if (answer_kept(requests, question, hash, now_ns, writer))
+	if (answer_kept(requests, question, hash, now_ns, &uncounted, writer))
 		return 0;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
 	        requests_look_up(requests, &request, &source, &known, error) != 0) {
@@ -133,7 +155,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	requests->batch_lookups++;
 	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
 	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && requests->subject.key.device != 0)
-		again = count_miss(requests, &request, now_ns, &miss);
+		again = count_miss(requests, &request, uncounted, now_ns, &miss);
 	ft_writer_init_fixed(&encoded, room, sizeof(room));
 	ft_encode(&encoded, &ft_answer_message, &requests->answer);
 	if (!ft_writer_ok(&encoded)) {
@@ -180,6 +202,58 @@ void method_lookup(struct requests *requests, struct session *session, const str
 		ask_again_later(requests, session, envelope, method_lookup);
 	else
 		session_fail(session, envelope->id, &error);
+}
+
+/* A request's head as clients write it: [0, id, "lookup", and then params to the end. */
+static bool open_lookup(struct ft_view bytes, uint32_t *id, struct ft_view *params)
+{
+	static const uint8_t name[] = {0xa6, 'l', 'o', 'o', 'k', 'u', 'p'};
+	enum { SHORTEST = 2 + 1 + sizeof(name) + 1, LONGEST_HEAD = 2 + 5 + sizeof(name) };
+	const uint8_t *at = bytes.data + 2;
+	unsigned wide;
+
+	if (bytes.length < SHORTEST || bytes.length > LONGEST_HEAD + REPLY_ROOM || bytes.data[0] != 0x94 ||
+	        bytes.data[1] != 0x00)
+		return false;
+	wide = *at <= 0x7f ? 0 : *at == 0xcc ? 1 : *at == 0xcd ? 2 : *at == 0xce ? 4 : UINT_MAX;
+	if (wide > 4 || bytes.length < SHORTEST + wide)
+		return false;
+	*id = wide == 0 ? *at : 0;
+	for (unsigned i = 1; i <= wide; i++)
+		*id = *id << 8 | at[i];
+	at += 1 + wide;
+	if (memcmp(at, name, sizeof(name)) != 0)
+		return false;
+	at += sizeof(name);
+	*params = (struct ft_view){at, bytes.length - (size_t)(at - bytes.data)};
+	return true;
+}
+
+/* That the bytes are those of a question which was taken apart before shows that they are one message, and whole. */
+bool requests_at_once(struct requests *requests, struct session *session, struct ft_view bytes)
+{
+	uint64_t generation = board_generation(requests->board);
+	const struct reply *reply;
+	struct ft_view question;
+	uint64_t began_ns = 0;
+	uint64_t uncounted;
+	uint32_t id;
+
+	if (!session->greeted || session->level < ACCESS_MEMBER || !open_lookup(bytes, &id, &question))
+		return false;
+	/* A look at the clock costs as much as the rest. */
+	if (requests->timed_ns == 0 || requests->untimed + 1 >= TIMED_EACH)
+		began_ns = requests_clock_ns();
+	reply = find_kept(requests, question, replies_hash(question), loop_ns(session), &uncounted);
+	if (reply == NULL)
+		return false;
+	reply_respond(reply, id, generation, &session->out);
+	requests->untimed++; /* but counted */
+	if (began_ns != 0) {
+		requests->timed_ns = requests_clock_ns() - began_ns;
+		requests_add_untimed(requests);
+	}
+	return true;
 }
 
 static void answer_one_of_many(

@@ -303,6 +303,13 @@ static const struct queue_events queue_events = {
         .swept = job_swept,
 };
 
+static bool client_at_once(void *data, struct session *session, struct ft_view bytes)
+{
+	struct daemon *daemon = data;
+
+	return requests_at_once(&daemon->requests, session, bytes);
+}
+
 static void client_message(void *data, struct session *session, const struct ft_envelope *envelope)
 {
 	struct daemon *daemon = data;
@@ -340,6 +347,7 @@ static void clients_gone(void *data)
 }
 
 static const struct server_events server_events = {
+        .at_once = client_at_once,
         .message = client_message,
         .batch_end = client_batch_end,
         .emptied = client_emptied,

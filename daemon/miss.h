@@ -12,11 +12,11 @@ enum { MISS_SETS = 256, MISS_WAYS = 8, MISS_PROBLEM_SIZE = 384 };
 struct miss {
 	uint64_t count;             /* 0: the place is free */
 	uint64_t first_ns, last_ns; /* monotonic */
+	uint32_t serial;            /* of this use of the place; near what is written with each lookup */
+	uint16_t length;
 	struct store_key key;
 	char kernel[FT_NAME_SIZE];
 	char device[FT_DEVICE_ID_SIZE];
-	uint32_t serial; /* of this use of the place */
-	uint16_t length;
 	uint8_t problem[MISS_PROBLEM_SIZE]; /* MessagePack */
 };
 

@@ -96,6 +96,14 @@ void reply_write(const struct reply *reply, uint64_t generation, struct ft_write
 	ft_write_raw(writer, answer + reply->before, reply->after);
 }
 
+void reply_respond(const struct reply *reply, uint32_t id, uint64_t generation, struct ft_writer *writer)
+{
+	const uint8_t *answer = reply->bytes + reply->question;
+
+	ft_write_response_around(writer, id, (struct ft_view){answer, reply->before}, generation,
+	        (struct ft_view){answer + reply->before, reply->after});
+}
+
 /* Where the value of the generation stands in an encoded answer. */
 static bool find_generation(struct ft_view answer, size_t *start, size_t *end)
 {

@@ -27,6 +27,7 @@ struct reply {
 	uint16_t before;        /* of the answer up to the value of its generation */
 	uint16_t after;         /* and from behind it */
 	uint8_t source;         /* enum lookup_source */
+	uint8_t uncounted; /* times it was given since its place among the misses went to another problem */
 	uint8_t bytes[REPLY_ROOM];
 };
 
@@ -55,6 +56,8 @@ struct reply *replies_find(
         const struct replies *replies, const struct board *board, struct ft_view question, uint64_t hash);
 /* Appends the answer, as of a generation. */
 void reply_write(const struct reply *reply, uint64_t generation, struct ft_writer *writer);
+/* Appends a whole response of that, to the request of that id. */
+void reply_respond(const struct reply *reply, uint32_t id, uint64_t generation, struct ft_writer *writer);
 /* Keeps an encoded answer; NULL if it is too large. The caller fills in what is not of its encoding. */
 struct reply *replies_keep(
         struct replies *replies, struct ft_view question, uint64_t hash, struct ft_view answer);

@@ -38,6 +38,12 @@ int requests_reading(struct requests *requests, struct ft_error *error)
 	return 0;
 }
 
+void requests_add_untimed(struct requests *requests)
+{
+	histogram_add(&requests->latency, requests->timed_ns, requests->untimed);
+	requests->untimed = 0;
+}
+
 void requests_batch_end(struct requests *requests)
 {
 	if (requests->reading)

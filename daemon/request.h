@@ -30,6 +30,8 @@ struct requests {
 	uint64_t lookups[LOOKUP_SOURCES];
 	uint64_t refused;         /* lookups that ended in an error */
 	struct histogram latency; /* of lookups */
+	uint64_t timed_ns;        /* of the last lookup answered at once that was timed: one in some */
+	uint32_t untimed;         /* lookups like it that are still to be added */
 	uint64_t batch_began_ns;  /* monotonic; of this batch of requests, once it reads the store */
 	uint32_t batch_lookups;
 	uint64_t denied; /* requests of users who may not */
@@ -51,6 +53,11 @@ int requests_init(struct requests *requests, const struct log *log, const struct
         const struct access *access, struct store *store, struct devices *devices, struct queue *queue,
         struct background *background, struct server *server, struct board *board, struct ft_error *error);
 void requests_free(struct requests *requests);
+/* All that one read brought. True if it was one lookup whose answer is known: `out` has that then, as after
+ * requests_message and requests_batch_end. */
+bool requests_at_once(struct requests *requests, struct session *session, struct ft_view bytes);
+/* Before `latency` is read. */
+void requests_add_untimed(struct requests *requests);
 void requests_message(struct requests *requests, struct session *session, const struct ft_envelope *envelope);
 /* The end of what one read brought: lets go of the store's read transaction. */
 void requests_batch_end(struct requests *requests);

@@ -24,6 +24,7 @@ static void drained(struct server *server)
 {
 	if (!uv_is_closing((uv_handle_t *)&server->sweeper))
 		uv_close((uv_handle_t *)&server->sweeper, NULL);
+	session_common_free(&server->common);
 	server->events->drained(server->data);
 }
 
@@ -44,6 +45,13 @@ static void session_closed(void *data, struct session *session)
 	log_line(server->log, LOG_LEVEL_DEBUG, "session closed session=%" PRIu64, session->number);
 	if (server->stopping && server->count == 0)
 		drained(server);
+}
+
+static bool session_at_once(void *data, struct session *session, struct ft_view bytes)
+{
+	struct server *server = data;
+
+	return server->events->at_once(server->data, session, bytes);
 }
 
 static void session_message(void *data, struct session *session, const struct ft_envelope *envelope)
@@ -116,6 +124,7 @@ static void session_emptied(void *data, struct session *session)
 }
 
 static const struct session_events session_events = {
+        .at_once = session_at_once,
         .message = session_message,
         .batch_end = session_batch_end,
         .finished = session_finished,
@@ -138,7 +147,7 @@ static int accept_one(const struct server *server)
 static void begin_session(struct server *server, int descriptor)
 {
 	struct session *session =
-	        session_new(server->loop, server->log, &server->limits, &session_events, server);
+	        session_new(server->loop, server->log, &server->common, &session_events, server);
 	struct ft_error error;
 
 	if (session == NULL) {

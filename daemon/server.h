@@ -10,6 +10,7 @@
 #include "daemon/session.h"
 
 struct server_events {
+	bool (*at_once)(void *data, struct session *session, struct ft_view bytes); /* as session_events' */
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
 	void (*batch_end)(void *data, struct session *session);
 	void (*emptied)(void *data, struct session *session);
@@ -39,7 +40,7 @@ struct server {
 	struct places places;
 	uint64_t accepted;
 	uint64_t undescribed; /* were refused for want of a descriptor */
-	struct session_limits limits;
+	struct session_common common;
 	struct log_limit accept_limit, full_limit;
 };
 

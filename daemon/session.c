@@ -10,7 +10,8 @@
 enum {
 	OUT_LIMIT = 80 << 20,   /* a session that owes more is let go */
 	OUT_PAUSE = 256 << 10,  /* above, nothing more is read from it */
-	OUT_KEEP = 64 << 10,    /* a larger buffer is given back when it is empty */
+	OUT_LENT = 64 << 10,    /* a larger buffer is not lent on when it is empty */
+	OUT_OWN = 4 << 10,      /* nor is a larger one kept, where another is there to be lent */
 	NOTICE_LIMIT = 4 << 20, /* a watcher that does not read loses its connection sooner */
 };
 
@@ -63,13 +64,31 @@ static size_t owed(const struct session *session)
 
 static void written(uv_write_t *request, int status);
 
-static void give_back(struct ft_writer *writer)
+/* Into what it answers. Notices, which come between, have to make do with what the session has. */
+static void borrow_out(struct session *session)
 {
-	if (writer->capacity > OUT_KEEP) {
+	struct ft_inbox_spare *spare = &session->common->out;
+
+	if (session->out.data != NULL || spare->data == NULL)
+		return;
+	session->out.data = spare->data;
+	session->out.capacity = spare->capacity;
+	*spare = (struct ft_inbox_spare){0};
+}
+
+/* A buffer that was written. */
+static void give_back(struct session *session, struct ft_writer *writer)
+{
+	struct ft_inbox_spare *spare = &session->common->out;
+
+	ft_writer_reset(writer);
+	if (writer->data != NULL && spare->data == NULL && writer->capacity <= OUT_LENT) {
+		*spare = (struct ft_inbox_spare){.data = writer->data, .capacity = writer->capacity};
+		writer->data = NULL;
+		writer->capacity = 0;
+	} else if (writer->capacity > OUT_OWN) {
 		ft_writer_free(writer);
 		ft_writer_init_growing(writer, OUT_LIMIT);
-	} else {
-		ft_writer_reset(writer);
 	}
 }
 
@@ -78,20 +97,21 @@ static void resume_reading(struct session *session);
 void session_flush(struct session *session)
 {
 	uv_buf_t buffer;
-	int sent;
+	ssize_t sent;
 
 	if (session->closing || session->writing)
 		return;
 	if (!ft_writer_ok(&session->out)) {
-		log_limited(session->log, &session->limits->slow, LOG_LEVEL_NOTICE,
+		log_limited(session->log, &session->common->slow, LOG_LEVEL_NOTICE,
 		        "session let go: it does not read session=%" PRIu64, session->number);
 		session_close(session);
 		return;
 	}
 	if (session->out.length > 0) {
-		buffer = uv_buf_init((char *)session->out.data, (unsigned)session->out.length);
-		sent = uv_try_write((uv_stream_t *)&session->pipe, &buffer, 1);
-		if (sent < 0 && sent != UV_EAGAIN) {
+		/* Nothing of it waits in libuv, so there is no order to keep but the socket's own. */
+		sent = send(session->descriptor, session->out.data, session->out.length,
+		        MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (sent < 0 && errno != EAGAIN && errno != EINTR) {
 			session_close(session);
 			return;
 		}
@@ -112,8 +132,8 @@ void session_flush(struct session *session)
 			}
 			return;
 		}
-		give_back(&session->out);
 	}
+	give_back(session, &session->out);
 	if (session->ending ||
 	        (session->finished && session->pending == NULL && !session->watching &&
 	                !session->subscribed)) {
@@ -131,7 +151,7 @@ static void written(uv_write_t *request, int status)
 	struct session *session = request->data;
 
 	session->writing = false;
-	give_back(&session->flying);
+	give_back(session, &session->flying);
 	if (status != 0)
 		session_close(session);
 	else
@@ -172,7 +192,6 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 	        .msg_controllen = sizeof(control.space),
 	};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
-	uv_os_fd_t socket_of_session;
 	ssize_t sent;
 
 	if (session->closing)
@@ -184,10 +203,9 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-	if (ft_writer_ok(&session->out) && !session->writing &&
-	        uv_fileno((uv_handle_t *)&session->pipe, &socket_of_session) == 0) {
+	if (ft_writer_ok(&session->out) && !session->writing) {
 		part = (struct iovec){session->out.data, session->out.length};
-		sent = sendmsg(socket_of_session, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
+		sent = sendmsg(session->descriptor, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (sent > 0) {
 			memmove(session->out.data, session->out.data + sent,
 			        session->out.length - (size_t)sent);
@@ -211,7 +229,7 @@ void session_notice(
 	if (session->closing || session->ending)
 		return;
 	if (owed(session) > NOTICE_LIMIT) {
-		log_limited(session->log, &session->limits->slow, LOG_LEVEL_NOTICE,
+		log_limited(session->log, &session->common->slow, LOG_LEVEL_NOTICE,
 		        "watcher let go: it does not read session=%" PRIu64, session->number);
 		session_close(session);
 		return;
@@ -260,6 +278,7 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 
 	(void)suggested;
 	*buffer = uv_buf_init(NULL, 0);
+	ft_inbox_borrow(&session->inbox, &session->common->in);
 	if (ft_inbox_room(&session->inbox, &room, &size, NULL) == 0)
 		*buffer = uv_buf_init((char *)room, (unsigned)(size > 1 << 16 ? 1 << 16 : size));
 }
@@ -273,6 +292,7 @@ static void take_messages(struct session *session)
 	int found;
 
 	session->handling = true;
+	borrow_out(session);
 	/* What came before the pause is handled after it: the buffer is bounded, and nothing more is read
 	 * meanwhile. */
 	while (!session->closing && !session->ending && owed(session) <= OUT_PAUSE) {
@@ -280,7 +300,7 @@ static void take_messages(struct session *session)
 		if (found == 0)
 			break;
 		if (found < 0 || ft_open_envelope(message, &envelope, &error) != 0) {
-			log_limited(session->log, &session->limits->framing, LOG_LEVEL_NOTICE,
+			log_limited(session->log, &session->common->framing, LOG_LEVEL_NOTICE,
 			        "session broke the framing session=%" PRIu64 " uid=%u: %s", session->number,
 			        session->user, error.message);
 			session_refuse(session, 0, &error);
@@ -300,11 +320,29 @@ static void take_messages(struct session *session)
 	session_flush(session);
 }
 
-static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
+/* Most reads bring one question that was asked before: its bytes tell that it is whole, and what answers it. */
+static bool answer_at_once(struct session *session, size_t length)
 {
-	struct session *session = stream->data;
+	struct ft_view bytes = ft_inbox_fresh(&session->inbox);
+	bool done;
 
-	(void)buffer;
+	if (bytes.length != length || owed(session) > 0)
+		return false;
+	session->handling = true;
+	borrow_out(session);
+	done = session->events->at_once(session->data, session, bytes);
+	session->handling = false;
+	if (!done)
+		return false;
+	ft_inbox_pass(&session->inbox);
+	session_flush(session);
+	return true;
+}
+
+static void take_what_came(struct session *session, ssize_t length)
+{
+	uv_stream_t *stream = (uv_stream_t *)&session->pipe;
+
 	if (length == UV_EOF && !session_gone(session)) {
 		/* It only asks nothing more, as a script that pipes its requests in: it gets its answers. */
 		(void)uv_read_stop(stream);
@@ -321,7 +359,17 @@ static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer
 	if (length == 0)
 		return;
 	ft_inbox_received(&session->inbox, (size_t)length);
-	take_messages(session);
+	if (!answer_at_once(session, (size_t)length))
+		take_messages(session);
+}
+
+static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
+{
+	struct session *session = stream->data;
+
+	(void)buffer;
+	take_what_came(session, length);
+	ft_inbox_return(&session->inbox, &session->common->in);
 }
 
 static void resume_reading(struct session *session)
@@ -337,7 +385,13 @@ static void resume_reading(struct session *session)
 
 /* ---- life ---- */
 
-struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_limits *limits,
+void session_common_free(struct session_common *common)
+{
+	ft_inbox_spare_free(&common->in);
+	ft_inbox_spare_free(&common->out);
+}
+
+struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_common *common,
         const struct session_events *events, void *data)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -345,7 +399,7 @@ struct session *session_new(uv_loop_t *loop, const struct log *log, struct sessi
 	if (session == NULL)
 		return NULL;
 	session->log = log;
-	session->limits = limits;
+	session->common = common;
 	session->events = events;
 	session->data = data;
 	(void)uv_pipe_init(loop, &session->pipe, 0);
@@ -370,6 +424,7 @@ int session_start(struct session *session, const struct access *access, struct f
 	session->user = peer.uid;
 	session->group = peer.gid;
 	session->process = peer.pid;
+	session->descriptor = descriptor;
 	session->level = access_of(access, descriptor, peer.uid, peer.gid);
 	status = uv_read_start((uv_stream_t *)&session->pipe, give_room, received);
 	if (status != 0)

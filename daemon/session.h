@@ -1,7 +1,10 @@
 /* A session: one client's connection, from accept to close.
  *
  * Replies are collected in one buffer and written together, after all that one read brought was handled. A
- * client that does not read its replies is not read from either, past a mark, and is let go past another. */
+ * client that does not read its replies is not read from either, past a mark, and is let go past another.
+ *
+ * What is read into and written from is lent by the server to the session at work. One at rest has no buffer, so that a
+ * thousand of them take little, and those who ask by turns use the same memory, which is in the cache. */
 #ifndef FLYTUNE_DAEMON_SESSION_H
 #define FLYTUNE_DAEMON_SESSION_H
 
@@ -20,6 +23,9 @@ struct transfer;
 enum { SESSION_PENDING_MAX = 4096 };
 
 struct session_events {
+	/* All that one read brought. True if it was a question whose answer is known, which is in `out` then; the batch
+	 * is at its end with that. */
+	bool (*at_once)(void *data, struct session *session, struct ft_view bytes);
 	/* A whole message; never after the session began to close. */
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
 	void (*batch_end)(void *data, struct session *session); /* all that one read brought was handled */
@@ -29,10 +35,14 @@ struct session_events {
 	void (*closed)(void *data, struct session *session); /* forget it; freed when this returns */
 };
 
-/* What sessions may bring into the log as often as they like. */
-struct session_limits {
-	struct log_limit framing, slow;
+/* What the sessions of a server share. Starts as zeros. */
+struct session_common {
+	struct log_limit framing, slow; /* what they may bring into the log as often as they like */
+	struct ft_inbox_spare in;
+	struct ft_inbox_spare out;
 };
+
+void session_common_free(struct session_common *common);
 
 /* A reply that is owed: outlives the session if need be. */
 struct pending {
@@ -45,7 +55,7 @@ struct pending {
 struct session {
 	struct session *next, *previous; /* of the server's list */
 	const struct log *log;
-	struct session_limits *limits;
+	struct session_common *common;
 	const struct session_events *events;
 	void *data;
 	uint64_t number;
@@ -55,6 +65,7 @@ struct session {
 	char name[64];
 
 	uv_pipe_t pipe;
+	int descriptor; /* of the pipe, once it was started */
 	uv_write_t write;
 	struct ft_inbox inbox;
 	struct ft_writer out;    /* replies to be written */
@@ -78,7 +89,7 @@ struct session {
 };
 
 /* Takes over an accepted pipe's slot: call with a session whose pipe is initialised and accepted. */
-struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_limits *limits,
+struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_common *common,
         const struct session_events *events, void *data);
 /* After uv_accept. */
 int session_start(struct session *session, const struct access *access, struct ft_error *error);

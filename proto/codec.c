@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <msgpack.h>
+
 /* ---- encoding ---- */
 
 static bool is_empty(const struct ft_member *member, const void *at)
@@ -401,6 +403,16 @@ int ft_open_envelope(struct ft_view message, struct ft_envelope *envelope, struc
 	return 0;
 }
 
+/* msgpack_packer_write, where there is room. */
+static inline __attribute__((always_inline)) int put(void *data, const char *bytes, size_t length)
+{
+	uint8_t **at = data;
+
+	memcpy(*at, bytes, length);
+	*at += length;
+	return 0;
+}
+
 void ft_begin_request(struct ft_writer *writer, uint64_t id, const char *method)
 {
 	ft_write_array(writer, 4);
@@ -415,6 +427,26 @@ void ft_begin_response(struct ft_writer *writer, uint64_t id)
 	ft_write_uint(writer, FT_RESPONSE);
 	ft_write_uint(writer, id);
 	ft_write_nil(writer);
+}
+
+void ft_write_response_around(
+        struct ft_writer *writer, uint64_t id, struct ft_view before, uint64_t number, struct ft_view after)
+{
+	enum { HEAD = 1 + 1 + 9 + 1, NUMBER = 9 };
+	uint8_t *start = ft_write_room(writer, HEAD + before.length + NUMBER + after.length);
+	uint8_t *at = start;
+	msgpack_packer packer = {.data = &at, .callback = put};
+
+	if (start == NULL)
+		return;
+	msgpack_pack_array(&packer, 4);
+	msgpack_pack_uint64(&packer, FT_RESPONSE);
+	msgpack_pack_uint64(&packer, id);
+	msgpack_pack_nil(&packer);
+	put(&at, (const char *)before.data, before.length);
+	msgpack_pack_uint64(&packer, number);
+	put(&at, (const char *)after.data, after.length);
+	writer->length += (size_t)(at - start);
 }
 
 void ft_begin_notice(struct ft_writer *writer, const char *method)

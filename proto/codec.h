@@ -100,6 +100,10 @@ int ft_open_envelope(struct ft_view message, struct ft_envelope *envelope, struc
 /* Begin a message; exactly one value (the body, as ft_encode writes it) must follow. */
 void ft_begin_request(struct ft_writer *writer, uint64_t id, const char *method);
 void ft_begin_response(struct ft_writer *writer, uint64_t id);
+/* A whole response, whose result is an encoded map but for one number within it. In one go: what the calls that the
+ * parts would take cost each is more than what they write. */
+void ft_write_response_around(
+        struct ft_writer *writer, uint64_t id, struct ft_view before, uint64_t number, struct ft_view after);
 void ft_begin_notice(struct ft_writer *writer, const char *method);
 /* A whole response that carries an error, and reading one back; one that cannot be read becomes "protocol".
  */

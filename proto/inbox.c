@@ -93,3 +93,45 @@ bool ft_inbox_idle(const struct ft_inbox *inbox)
 {
 	return inbox->start == inbox->length;
 }
+
+struct ft_view ft_inbox_fresh(const struct ft_inbox *inbox)
+{
+	if (inbox->scan.offset > 0)
+		return (struct ft_view){0};
+	return (struct ft_view){.data = inbox->data + inbox->start, .length = inbox->length - inbox->start};
+}
+
+void ft_inbox_pass(struct ft_inbox *inbox)
+{
+	inbox->start = 0;
+	inbox->length = 0;
+}
+
+void ft_inbox_borrow(struct ft_inbox *inbox, struct ft_inbox_spare *spare)
+{
+	if (inbox->data != NULL || spare->data == NULL)
+		return;
+	inbox->data = spare->data;
+	inbox->capacity = spare->capacity;
+	*spare = (struct ft_inbox_spare){0};
+}
+
+void ft_inbox_return(struct ft_inbox *inbox, struct ft_inbox_spare *spare)
+{
+	if (inbox->data == NULL || inbox->start != inbox->length)
+		return;
+	if (spare->data != NULL || inbox->capacity > KEPT) {
+		shrink(inbox);
+		return;
+	}
+	*spare = (struct ft_inbox_spare){.data = inbox->data, .capacity = inbox->capacity};
+	inbox->data = NULL;
+	inbox->capacity = 0;
+	ft_inbox_pass(inbox);
+}
+
+void ft_inbox_spare_free(struct ft_inbox_spare *spare)
+{
+	free(spare->data);
+	*spare = (struct ft_inbox_spare){0};
+}

@@ -16,6 +16,12 @@ struct ft_inbox {
 	struct ft_bounds bounds;
 };
 
+/* Memory that inboxes of one thread lend each other: whoever is at work has it, those at rest have none. */
+struct ft_inbox_spare {
+	uint8_t *data; /* NULL: lent, or never made */
+	size_t capacity;
+};
+
 void ft_inbox_init(struct ft_inbox *inbox, const struct ft_bounds *bounds);
 void ft_inbox_free(struct ft_inbox *inbox);
 /* Room to receive into: at least one byte. Fails when out of memory. Views of earlier messages die here. */
@@ -25,5 +31,12 @@ void ft_inbox_received(struct ft_inbox *inbox, size_t size);
  * none yet; -1 if the framing is broken. */
 int ft_inbox_next(struct ft_inbox *inbox, struct ft_view *message, struct ft_error *error);
 bool ft_inbox_idle(const struct ft_inbox *inbox); /* no part of a message is waiting */
+/* What waits, if no part of it was looked at yet; and passes over it: it was understood without being taken apart. */
+struct ft_view ft_inbox_fresh(const struct ft_inbox *inbox);
+void ft_inbox_pass(struct ft_inbox *inbox);
+/* An inbox without memory of its own takes the spare's; and gives it back, if nothing waits in it. */
+void ft_inbox_borrow(struct ft_inbox *inbox, struct ft_inbox_spare *spare);
+void ft_inbox_return(struct ft_inbox *inbox, struct ft_inbox_spare *spare);
+void ft_inbox_spare_free(struct ft_inbox_spare *spare);
 
 #endif

@@ -77,6 +77,13 @@ bool ft_writer_ok(const struct ft_writer *writer)
 	return !writer->failed;
 }
 
+uint8_t *ft_write_room(struct ft_writer *writer, size_t length)
+{
+	if ((writer->failed || length > writer->capacity - writer->length) && !make_room(writer, length))
+		return NULL;
+	return writer->data + writer->length;
+}
+
 void ft_write_map(struct ft_writer *writer, uint32_t pairs)
 {
 	msgpack_packer packer = packer_of(writer);

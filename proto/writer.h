@@ -28,6 +28,8 @@ void ft_writer_free(struct ft_writer *writer);
 void ft_writer_reset(struct ft_writer *writer); /* empty again, keeps the memory */
 bool ft_writer_ok(const struct ft_writer *writer);
 
+/* Room for so many bytes behind what is written, for the caller to fill and to add to `length`; NULL if there is none. */
+uint8_t *ft_write_room(struct ft_writer *writer, size_t length);
 void ft_write_map(struct ft_writer *writer, uint32_t pairs);
 void ft_write_array(struct ft_writer *writer, uint32_t elements);
 void ft_write_nil(struct ft_writer *writer);

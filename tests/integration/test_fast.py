@@ -42,6 +42,49 @@ def test_a_repeated_question_is_answered_anew_after_every_change(daemon):
             assert {**later, "generation": 0} == {**other, "generation": 0}
 
 
+IDS = [0, 1, 127, 128, 255, 256, 65535, 65536, (1 << 32) - 1]
+
+
+def test_a_question_gets_the_same_answer_whatever_its_id_and_however_it_comes(daemon):
+    daemon.tune()
+    params = msgpack.packb(ask())
+    with daemon.peer() as peer:
+        wanted = peer.call("lookup", **ask())
+        for number in IDS:
+            whole = b"\x94\x00" + msgpack.packb(number) + msgpack.packb("lookup") + params
+            longer = b"\x94\x00\xcf" + number.to_bytes(8, "big") + msgpack.packb("lookup") + params
+            for data in whole, longer:
+                peer.send(data)
+                assert peer.message() == [1, number, None, wanted]
+            # Several at once, and one behind them that is cut.
+            peer.send(3 * whole + whole[:-1])
+            for _ in range(3):
+                assert peer.message() == [1, number, None, wanted]
+            peer.send(whole[-1:] + whole)
+            for _ in range(2):
+                assert peer.message() == [1, number, None, wanted]
+
+
+def test_bytes_that_a_known_question_begins_with_are_no_question(daemon):
+    daemon.tune()
+    whole = msgpack.packb([0, 7, "lookup", ask()])
+    with daemon.peer() as peer:
+        wanted = peer.call("lookup", **ask())
+        for cut in range(1, len(whole)):
+            peer.send(whole[:cut])
+            peer.send(whole[cut:])
+            assert peer.message() == [1, 7, None, wanted]
+
+
+def test_a_known_question_before_hello_is_refused(daemon):
+    daemon.tune()
+    with daemon.peer() as peer:
+        peer.call("lookup", **ask())
+    with daemon.peer(hello=False) as peer:
+        with pytest.raises(RpcError, match="hello"):
+            peer.call("lookup", **ask())
+
+
 def test_a_neighbour_that_is_tuned_changes_a_kept_default(daemon):
     with daemon.peer() as peer:
         for _ in range(3):

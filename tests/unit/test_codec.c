@@ -341,6 +341,40 @@ static void an_odd_method_keeps_its_request_and_equals_no_method(void **state)
 	assert_string_equal(envelope.method, "");
 }
 
+static void a_response_put_together_in_one_go_is_the_same(void **state)
+{
+	static const uint64_t numbers[] = {
+	        0, 127, 128, 255, 256, 65535, 65536, UINT32_MAX, UINT64_C(1) << 32, UINT64_MAX};
+	static const uint8_t before[] = {0x82, 0xa1, 'a', 0x07, 0xa1, 'g'};
+	static const uint8_t after[1] = {0};
+	enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+
+	(void)state;
+	for (size_t i = 0; i < NUMBERS; i++) {
+		uint8_t room[64], whole[64];
+		struct ft_writer parts, once;
+
+		ft_writer_init_fixed(&parts, room, sizeof(room));
+		ft_begin_response(&parts, numbers[NUMBERS - 1 - i]);
+		ft_write_raw(&parts, before, sizeof(before));
+		ft_write_uint(&parts, numbers[i]);
+		ft_writer_init_fixed(&once, whole, sizeof(whole));
+		ft_write_response_around(&once, numbers[NUMBERS - 1 - i],
+		        (struct ft_view){before, sizeof(before)}, numbers[i], (struct ft_view){after, 0});
+		assert_true(ft_writer_ok(&once));
+		assert_int_equal(once.length, parts.length);
+		assert_memory_equal(once.data, parts.data, parts.length);
+	}
+	struct ft_writer small;
+	uint8_t little[20];
+
+	ft_writer_init_fixed(&small, little, sizeof(little));
+	ft_write_response_around(
+	        &small, 1, (struct ft_view){before, sizeof(before)}, 1, (struct ft_view){after, 0});
+	assert_false(ft_writer_ok(&small));
+	assert_int_equal(small.length, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -353,6 +387,7 @@ int main(void)
 	        cmocka_unit_test(text_arrives_as_utf8),
 	        cmocka_unit_test(the_three_kinds_of_message_open),
 	        cmocka_unit_test(a_failure_comes_back_as_it_was),
+	        cmocka_unit_test(a_response_put_together_in_one_go_is_the_same),
 	        cmocka_unit_test(what_is_no_envelope_is_a_bad_frame),
 	        cmocka_unit_test(an_odd_method_keeps_its_request_and_equals_no_method),
 	};

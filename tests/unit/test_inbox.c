@@ -170,6 +170,54 @@ static void bytes_that_nobody_takes_out_are_bounded(void **state)
 	ft_inbox_free(&inbox);
 }
 
+static void memory_is_lent_to_whom_it_is_at_work_and_never_twice(void **state)
+{
+	static const uint8_t whole[] = {0x92, 0x01, 0x02};
+	struct ft_inbox_spare spare = {0};
+	struct ft_inbox one, other;
+	struct ft_view message;
+	const uint8_t *lent;
+
+	(void)state;
+	ft_inbox_init(&one, &bounds);
+	ft_inbox_init(&other, &bounds);
+	ft_inbox_borrow(&one, &spare);
+	assert_null(one.data);
+	put(&one, whole, sizeof(whole));
+	message = ft_inbox_fresh(&one);
+	assert_int_equal(message.length, sizeof(whole));
+	assert_memory_equal(message.data, whole, sizeof(whole));
+	ft_inbox_pass(&one);
+	assert_int_equal(ft_inbox_next(&one, &message, NULL), 0);
+	lent = one.data;
+	ft_inbox_return(&one, &spare);
+	assert_null(one.data);
+	assert_ptr_equal(spare.data, lent);
+
+	ft_inbox_borrow(&other, &spare);
+	assert_ptr_equal(other.data, lent);
+	assert_null(spare.data);
+	/* Half a message keeps the memory that it is in; what was looked at is not fresh any more. */
+	put(&other, whole, 2);
+	assert_int_equal(ft_inbox_next(&other, &message, NULL), 0);
+	assert_int_equal(ft_inbox_fresh(&other).length, 0);
+	ft_inbox_return(&other, &spare);
+	assert_ptr_equal(other.data, lent);
+	put(&one, whole, sizeof(whole));
+	assert_int_equal(ft_inbox_next(&one, &message, NULL), 1);
+	ft_inbox_return(&one, &spare);
+	assert_non_null(spare.data);
+	put(&other, whole + 2, 1);
+	assert_int_equal(ft_inbox_next(&other, &message, NULL), 1);
+	assert_int_equal(message.length, sizeof(whole));
+	ft_inbox_return(&other, &spare);
+	assert_null(other.data);
+	assert_true(spare.data != NULL && spare.data != lent);
+	ft_inbox_spare_free(&spare);
+	ft_inbox_free(&one);
+	ft_inbox_free(&other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +227,7 @@ int main(void)
 	        cmocka_unit_test(a_message_of_exactly_the_bound_gets_through),
 	        cmocka_unit_test(broken_framing_is_an_error),
 	        cmocka_unit_test(bytes_that_nobody_takes_out_are_bounded),
+	        cmocka_unit_test(memory_is_lent_to_whom_it_is_at_work_and_never_twice),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
