@@ -6,10 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "daemon/lock.h"
 
 #define LOCK_NAME "lock"
 #define INITIALISED_NAME "initialised"
@@ -101,22 +102,18 @@ static uint32_t read_number(const char *text, const char *word, uint32_t otherwi
 
 static int take_lock(struct directory *directory, int flags, struct ft_error *error)
 {
-	char text[32];
+	uint32_t holder;
 
-	directory->lock = openat(directory->fd, LOCK_NAME, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (directory->lock < 0)
-		return refuse_access(directory, errno, error);
-	if (flock(directory->lock, LOCK_EX | LOCK_NB) == 0)
+	directory->lock = lock_take(directory->fd, LOCK_NAME, flags, &holder);
+	if (directory->lock >= 0)
 		return 0;
 	if (errno != EWOULDBLOCK)
-		return ft_fail_errno(
-		        error, errno, "the state directory %s cannot be locked", directory->path);
-	read_small(directory->fd, LOCK_NAME, text, sizeof(text));
-	if (read_number(text, "", 0) == 0)
+		return refuse_access(directory, errno, error);
+	if (holder == 0)
 		return ft_fail(error, FT_E_STORE, "the state directory %s is in use by another process",
 		        directory->path);
 	return ft_fail(error, FT_E_STORE, "the state directory %s is in use by process %u", directory->path,
-	        (unsigned)read_number(text, "", 0));
+	        (unsigned)holder);
 }
 
 static void read_markers(struct directory *directory)
@@ -146,9 +143,6 @@ static int start(struct directory *directory, const char *path, struct ft_error 
 
 int directory_open(struct directory *directory, const char *path, struct ft_error *error)
 {
-	char number[32];
-	int length;
-
 	if (start(directory, path, error) != 0)
 		return -1;
 	if (mkdir(path, 0700) != 0 && errno != EEXIST)
@@ -165,10 +159,7 @@ int directory_open(struct directory *directory, const char *path, struct ft_erro
 		refuse_access(directory, errno, error);
 		goto failed;
 	}
-	length = snprintf(number, sizeof(number), "%ld\n", (long)getpid());
-	if (ftruncate(directory->lock, 0) != 0 || pwrite(directory->lock, number, (size_t)length, 0) < 0) {
-		/* Only names the holder; a full disk must not keep the daemon from answering. */
-	}
+	lock_sign(directory->lock);
 	read_markers(directory);
 	return 0;
 failed:

@@ -1,7 +1,6 @@
 /* The state directory: who holds it, and what was left there by the last run.
  *
- * Files. `lock`: held with flock for the daemon's life, whose number stands in it; flock, since a lock of
- * that kind holds between containers and does not fall when another descriptor of the file is closed.
+ * Files. `lock`: held for the daemon's life, whose number stands in it.
  * `initialised`: there was a store here, of this format; so an empty or missing data file is damage and no
  * new start. `open`: there while a daemon runs; left behind, it says that the last one did not end in peace.
  */

@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/lock.h"
+
 enum {
 	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to tell the one too many why */
 	PARTIAL_MAX_MS = 30000,    /* from the first bytes of a message to its last */
@@ -18,6 +20,7 @@ enum {
 	ACCEPTED_AT_ONCE = 64, /* before those that are in have their turn again */
 	BREATH_MS = 500,       /* after nothing could be accepted */
 	LEAVE_MS = 3000,       /* for the last answers to be read */
+	LOCK_SIZE = sizeof(((struct options *)NULL)->socket) + sizeof(".lock"),
 };
 
 static void drained(struct server *server)
@@ -283,6 +286,33 @@ static int clear_stale(const char *path, struct ft_error *error)
 	return 0;
 }
 
+static void lock_name(const struct server *server, char name[LOCK_SIZE])
+{
+	(void)snprintf(name, LOCK_SIZE, "%s.lock", server->options->socket);
+}
+
+/* Of two daemons that find the same stale socket, one would remove what the other has just made. */
+static int lock_socket(struct server *server, struct ft_error *error)
+{
+	char name[LOCK_SIZE];
+	uint32_t holder;
+
+	lock_name(server, name);
+	server->lock = lock_take(AT_FDCWD, name, O_RDWR | O_CREAT, &holder);
+	if (server->lock >= 0) {
+		lock_sign(server->lock);
+		return 0;
+	}
+	if (errno != EWOULDBLOCK)
+		return ft_fail_errno(
+		        error, errno, "cannot make %s, which keeps the socket to one daemon", name);
+	if (holder == 0)
+		return ft_fail(error, FT_E_UNAVAILABLE, "socket %s is already served by another process",
+		        server->options->socket);
+	return ft_fail(error, FT_E_UNAVAILABLE, "socket %s is already served by process %u",
+	        server->options->socket, (unsigned)holder);
+}
+
 static int bind_socket(struct server *server, struct ft_error *error)
 {
 	const char *path = server->options->socket;
@@ -291,8 +321,6 @@ static int bind_socket(struct server *server, struct ft_error *error)
 	char *slash;
 	struct stat facts;
 
-	if (clear_stale(path, error) != 0)
-		return -1;
 	(void)snprintf(directory, sizeof(directory), "%s", path);
 	slash = strrchr(directory, '/');
 	if (slash != NULL && slash != directory) {
@@ -300,6 +328,8 @@ static int bind_socket(struct server *server, struct ft_error *error)
 		if (stat(directory, &facts) != 0)
 			return ft_fail_errno(error, errno, "the directory of socket %s", path);
 	}
+	if (lock_socket(server, error) != 0 || clear_stale(path, error) != 0)
+		return -1;
 	server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (server->listener < 0)
 		return ft_fail_errno(error, errno, "cannot make a socket");
@@ -328,6 +358,13 @@ static void remove_name(struct server *server)
 	        facts.st_ino == server->inode)
 		(void)unlink(server->options->socket);
 	server->named = false;
+	if (server->lock >= 0) {
+		char name[LOCK_SIZE];
+
+		lock_name(server, name);
+		lock_remove(server->lock, AT_FDCWD, name);
+	}
+	server->lock = -1;
 }
 
 /* A quarter where there are so few that the reserve would leave none. */
@@ -357,6 +394,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .events = events,
 	        .data = data,
 	        .listener = descriptor,
+	        .lock = -1,
 	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
 	places_init(&server->places, clients_that_fit(options), &options->clients_per_user);

@@ -25,8 +25,9 @@ struct server {
 	const struct access *access;
 	const struct server_events *events;
 	void *data;
-	int listener;           /* -1 if there is none */
-	bool named;             /* the socket has a file that this process made */
+	int listener; /* -1 if there is none */
+	int lock;     /* of the socket's name, held as long as this process may make or remove it; else -1 */
+	bool named;   /* the socket has a file that this process made */
 	uint64_t device, inode; /* of that file */
 	int reserve;            /* a descriptor to be given up, so that the one too many can be told why */
 	uv_poll_t poll;
@@ -44,9 +45,9 @@ struct server {
 	struct log_limit accept_limit, full_limit;
 };
 
-/* Listens on `descriptor` if it is not -1, else on options->socket, whose stale file it removes; a socket
- * that another process serves is an error. Call with the state directory's lock held: whoever holds it owns
- * the socket file. */
+/* Listens on `descriptor` if it is not -1, else on options->socket, whose stale file it removes. A socket that another
+ * process serves, or is about to, is an error: the lock beside it says whose it is. A socket that was handed over is its
+ * maker's, and so is its name. */
 int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
         const struct access *access, int descriptor, const struct server_events *events, void *data,
         struct ft_error *error);

@@ -1,0 +1,18 @@
+/* A lock file: held with flock by one process, whose number stands in it.
+ *
+ * flock, since a lock of that kind holds between containers, does not fall when another descriptor of the file is closed,
+ * and dies with its process. */
+#ifndef FLYTUNE_DAEMON_LOCK_H
+#define FLYTUNE_DAEMON_LOCK_H
+
+#include <stdint.h>
+
+/* Opens `name`, relative to `directory` as for openat, with these flags, and locks it. Gives its descriptor; or -1 with errno:
+ * EWOULDBLOCK if another process holds it, whose number is then in `holder`, 0 if it does not say. */
+int lock_take(int directory, const char *name, int flags, uint32_t *holder);
+/* Writes this process's number into it. That it cannot be written keeps nobody from holding it. */
+void lock_sign(int lock);
+/* Takes the file away, and lets go. Who opened it before sees that it is gone, and makes it anew. */
+void lock_remove(int lock, int directory, const char *name);
+
+#endif

@@ -1,0 +1,158 @@
+"""The socket's name: one daemon has it, whoever else wants it at the same moment, and however the last one ended."""
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import harness
+
+RIVALS = 20
+
+
+def rival(daemon, number):
+    """The daemon's command with a state directory of its own, that waits for the end of its input before it begins."""
+    command = ["sh", "-c", 'read -r line; exec "$@"', "sh", *daemon.command()]
+    command[command.index("--state-dir") + 1] = str(daemon.folder / f"state{number}")
+    return command
+
+
+class Clients:
+    """Threads that connect again and again until stopped, and never give up a connection that answered."""
+
+    def __init__(self, path, count):
+        self.path = path
+        self.stopping = threading.Event()
+        self.peers = []
+        self.threads = [threading.Thread(target=self.run) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self):
+        while not self.stopping.is_set():
+            # Nobody serves the name yet.
+            with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):
+                self.peers.append(harness.Peer(self.path))
+                if len(self.peers) > 200:
+                    return
+
+    def stop(self):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def test_of_twenty_daemons_at_once_one_has_the_socket_and_keeps_its_clients(daemons, runner):
+    daemon = daemons(runner)
+    with socket.socket(socket.AF_UNIX) as left:  # as by a daemon that was killed
+        left.bind(str(daemon.path))
+    logs = [daemon.folder / f"log{number}" for number in range(RIVALS)]
+    rivals = []
+    try:
+        for number, path in enumerate(logs):
+            with open(path, "wb") as log:
+                rivals.append(subprocess.Popen(rival(daemon, number), stdin=subprocess.PIPE, stdout=log, stderr=log))
+        clients = Clients(daemon.path, 4)
+        for process in rivals:
+            process.stdin.close()
+        harness.until(lambda: sum(process.poll() is None for process in rivals) == 1, "all but one have ended")
+        winner = next(process for process in rivals if process.poll() is None)
+        with harness.Peer(daemon.path) as peer:
+            assert peer.call("status")["pid"] == winner.pid
+        clients.stop()
+        for peer in clients.peers:
+            assert peer.call("status")["pid"] == winner.pid, "a client of the winner was lost"
+            peer.close()
+        for process, path in zip(rivals, logs):
+            if process is not winner:
+                assert process.returncode == 1
+                assert f"socket {daemon.path} is already served by process {winner.pid}" in path.read_text()
+        winner.terminate()
+        assert winner.wait(harness.DEADLINE) == 0
+        assert not list(daemon.short.iterdir()), "the name and its lock are gone"
+    finally:
+        for process in rivals:
+            process.kill()
+            process.wait()
+
+
+def test_what_a_killed_daemon_left_is_taken_over(daemon):
+    for _ in range(3):
+        daemon.kill()
+        assert daemon.path.exists() and daemon.path.with_name("s.lock").exists()
+        daemon.start()
+        assert daemon.lookup()["source"] == "default"
+
+
+def test_a_stopped_daemon_keeps_its_socket(daemons, daemon):
+    other = daemons("/bin/true")
+    other.command = lambda: [*type(other).command(other), "--socket", str(daemon.path)]
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        assert other.spawn().wait(harness.DEADLINE) == 1
+        other.process = None
+        assert f"is already served by process {daemon.pid}" in other.log()
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert daemon.lookup()["source"] == "default"
+
+
+def test_two_sockets_of_one_directory_are_two(daemons, daemon, runner):
+    other = daemons(runner)
+    other.path = daemon.short / "other"
+    other.start()
+    assert other.lookup()["source"] == "default" and daemon.lookup()["source"] == "default"
+    other.stop()
+    assert daemon.lookup()["source"] == "default"
+    assert sorted(path.name for path in daemon.short.iterdir() if "notify" not in path.name) == ["s", "s.lock"]
+
+
+def test_a_lock_that_another_holds_is_respected(daemons):
+    daemon = daemons("/bin/true")
+    with open(daemon.path.with_name("s.lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert daemon.spawn().wait(harness.DEADLINE) == 1
+        daemon.process = None
+    assert "is already served by another process" in daemon.log()
+
+
+def test_a_link_in_the_locks_place_is_not_followed(daemons):
+    daemon = daemons("/bin/true")
+    victim = daemon.folder / "victim"
+    victim.write_text("precious")
+    daemon.path.with_name("s.lock").symlink_to(victim)
+    assert daemon.spawn().wait(harness.DEADLINE) == 1
+    daemon.process = None
+    assert f"{daemon.path}.lock" in daemon.log()
+    assert victim.read_text() == "precious"
+
+
+def test_a_directory_that_cannot_be_written_serves_a_socket_that_is_handed_over(daemons, runner, nobody, tmp_path):
+    for folder in (tmp_path, *tmp_path.parents):
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    for left in (runner.folder, runner.program):
+        left.chmod(0o777)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, 65534, 65534)
+    daemon = daemons(runner, state=state, prefix=nobody)
+    daemon.short.chmod(0o755)  # root's, as /run/flytuned is: the daemon makes nothing in it
+    assert daemon.spawn().wait(harness.DEADLINE) == 1
+    daemon.process = None
+    assert f"cannot make {daemon.path}.lock" in daemon.log() and "Permission denied" in daemon.log()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(daemon.path))
+        listener.listen(64)
+        number = listener.fileno()
+        daemon.pass_fds = (number,)
+        daemon.prefix += ["bash", "-c", f'exec 3<&{number} && LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "bash"]
+        for _ in range(2):
+            daemon.start()
+            assert daemon.lookup()["source"] == "default"
+            daemon.stop()
+        assert daemon.path.exists() and not daemon.path.with_name("s.lock").exists()
