@@ -37,7 +37,8 @@ enum {
 	RETAKES = 4,
 	LOOK_NS = 100000000, /* between two questions to the system, which take a part of a millisecond */
 	PATHS_MAX = 4,
-	PLACES = 8, /* of a config's code and first buffers: more than any race's first rounds */
+	PLACES = 8, /* of a config's code and first buffers */
+	PARTS = 2,  /* places in a sample; a divisor of PLACES */
 };
 
 #define EPS RMSNORM_EPS
@@ -54,8 +55,8 @@ enum check_kernel {
 };
 
 /* Where code lies in the device's memory, and with which buffers a graph begins, makes up to two percent of a short
- * launch, and stays for as long as the process does. So a config has several places, and samples take turns: what the
- * place does shows as noise among the rounds, which the decision can see, and not as a config's speed. */
+ * launch, and stays for as long as the process does. So a config has several places, two in a sample, and samples take turns: what
+ * a place does shows as noise among the rounds, which the decision can see, and not as a config's speed. */
 struct placed {
 	hip_module module;
 	hip_function function;
@@ -72,7 +73,7 @@ struct member {
 	struct placed place[PLACES];
 	unsigned samples;  /* taken: each from the next place */
 	unsigned launches; /* in a graph */
-	uint64_t least_ns; /* that a graph took; 0: not yet run */
+	uint64_t least_ns; /* that a sample took; 0: not yet run */
 };
 
 /* Built already, and not yet told of by build_wait. */
@@ -132,7 +133,8 @@ struct gpu {
 	uint64_t set; /* bytes of one */
 	uint64_t sets;
 	uint64_t flush_bytes;
-	unsigned launches; /* in a sample */
+	unsigned launches; /* in a graph */
+	unsigned parts;    /* graphs in a sample */
 	uint64_t floor_ps; /* of an empty kernel */
 
 	/* How the device is when it is ours alone, as far as was seen. */
@@ -1087,6 +1089,8 @@ static int verify(struct ft_backend *self, size_t index, double *largest, struct
 static int capture(struct gpu *gpu, const struct member *member, unsigned place, unsigned launches,
         hip_graph_exec *exec, struct ft_error *error)
 {
+	/* A sample's parts go on where the one before ended: within it no buffer comes back that is still warm. */
+	uint64_t first = (uint64_t)place * launches + place / PARTS * gpu->sets / (PLACES / PARTS);
 	void *unused = gpu->result;
 	void *nothing[] = {&unused};
 	hip_graph graph = NULL;
@@ -1097,7 +1101,7 @@ static int capture(struct gpu *gpu, const struct member *member, unsigned place,
 	if (code)
 		return code;
 	for (unsigned i = 0; i < launches && !code; i++) {
-		uint64_t set = (i + place * gpu->sets / PLACES) % gpu->sets;
+		uint64_t set = (first + i) % gpu->sets;
 
 		code = member ? launch_member(gpu, member, place, y_of(gpu, set), x_of(gpu, set),
 		                        weight_of(gpu, set), error)
@@ -1137,9 +1141,10 @@ static uint64_t interruptions(void)
 	return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
-/* Clears the caches by reading other memory, which also keeps the device busy until the graph is on its way;
- * then times the graph from its first kernel to its last. */
-static int time_graph(struct gpu *gpu, hip_graph_exec exec, struct timing *timing, struct ft_error *error)
+/* Clears the caches by reading other memory, which also keeps the device busy until the graphs are on their way;
+ * then times them from the first kernel to the last. */
+static int time_graphs(struct gpu *gpu, const hip_graph_exec *exec, unsigned count, struct timing *timing,
+        struct ft_error *error)
 {
 	int64_t quads = (int64_t)(gpu->flush_bytes / 16);
 	void *data = gpu->flush, *never = gpu->result + 128;
@@ -1153,11 +1158,14 @@ static int time_graph(struct gpu *gpu, hip_graph_exec exec, struct timing *timin
 	        (code = launch(
 	                 gpu, gpu->kernel[READ_ALL], gpu->traits.units * 8, CHECK_BLOCK, arguments, error)) ||
 	        (code = failed(gpu, gpu->hip.EventRecord(gpu->start, gpu->stream), "cannot record an event",
-	                 error)) ||
-	        (code = failed(
-	                 gpu, gpu->hip.GraphLaunch(exec, gpu->stream), "cannot launch a graph", error)) ||
-	        (code = failed(gpu, gpu->hip.EventRecord(gpu->stop, gpu->stream), "cannot record an event",
-	                 error)) ||
+	                 error)))
+		return code;
+	for (unsigned i = 0; i < count; i++)
+		if ((code = failed(gpu, gpu->hip.GraphLaunch(exec[i], gpu->stream), "cannot launch a graph",
+		             error)))
+			return code;
+	if ((code = failed(
+	             gpu, gpu->hip.EventRecord(gpu->stop, gpu->stream), "cannot record an event", error)) ||
 	        (code = failed(gpu, gpu->hip.EventSynchronize(gpu->stop), "a kernel failed", error)))
 		return code;
 	wall = now_ns() - begin;
@@ -1223,14 +1231,15 @@ static int measure_floor(struct gpu *gpu, struct ft_error *error)
 	int code = capture(gpu, NULL, 0, gpu->launches, &exec, error);
 
 	for (int i = 0; i < TIMES && !code; i++) {
-		code = time_graph(gpu, exec, &timing, error);
+		code = time_graphs(
+		        gpu, (const hip_graph_exec[PARTS]){exec, exec}, gpu->parts, &timing, error);
 		if (!code && timing.elapsed_ns < best)
 			best = timing.elapsed_ns;
 	}
 	if (exec)
 		gpu->hip.GraphExecDestroy(exec);
 	if (!code)
-		gpu->floor_ps = best * 1000 / gpu->launches;
+		gpu->floor_ps = best * 1000 / gpu->launches / gpu->parts;
 	return code;
 }
 
@@ -1239,11 +1248,11 @@ static void say_method(struct gpu *gpu)
 	double mean = gpu->probes > 0 ? (double)gpu->probe_sum_ns / (double)gpu->probes : 0;
 
 	snprintf(gpu->base.method, sizeof gpu->base.method,
-	        "graphs of %u launches over %" PRIu64 " sets of buffers (%" PRIu64
+	        "samples of %u launches over %" PRIu64 " sets of buffers (%" PRIu64
 	        " MiB in all); caches cleared before each by reading %" PRIu64
 	        " MiB (%.1f us, %.1f in the mean); an empty kernel takes %.3f us a launch; %" PRIu64
 	        " of %" PRIu64 " samples disturbed",
-	        gpu->launches, gpu->sets, gpu->sets * gpu->set >> 20, gpu->flush_bytes >> 20,
+	        gpu->launches * gpu->parts, gpu->sets, gpu->sets * gpu->set >> 20, gpu->flush_bytes >> 20,
 	        (double)gpu->probe_least_ns / 1e3, mean / 1e3, (double)gpu->floor_ps / 1e6, gpu->disturbed,
 	        gpu->samples);
 }
@@ -1272,7 +1281,7 @@ static int warm(struct ft_backend *self, struct ft_error *error)
 	/* Until two in a row agree within 2 %: clocks have come up, and all code is on the device. */
 	for (unsigned i = 0; spent < WARM_MAX_NS && !code; i++) {
 		before = timing.elapsed_ns;
-		code = time_graph(gpu, exec, &timing, error);
+		code = time_graphs(gpu, &exec, 1, &timing, error);
 		spent += timing.elapsed_ns + 50000;
 		if (i >= 4 && timing.elapsed_ns * 50 > before * 49 && timing.elapsed_ns * 50 < before * 51)
 			break;
@@ -1281,7 +1290,9 @@ static int warm(struct ft_backend *self, struct ft_error *error)
 		gpu->hip.GraphExecDestroy(exec);
 	/* Warm again after a pause: what was sized stays so. */
 	if (!code && gpu->launches == 0) {
-		gpu->launches = launches_for(gpu, timing.elapsed_ns / launches);
+		launches = launches_for(gpu, timing.elapsed_ns / launches);
+		gpu->parts = launches > 1 ? PARTS : 1;
+		gpu->launches = launches / gpu->parts;
 		code = measure_floor(gpu, error);
 	}
 	if (!code)
@@ -1295,21 +1306,29 @@ static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, s
 {
 	struct gpu *gpu = gpu_of(self);
 	struct member *member = &gpu->member[index];
-	unsigned at = member->samples++ % PLACES;
+	unsigned at = member->samples++ * gpu->parts % PLACES;
 	bool first = member->launches == 0, disturbed = false, cut = true;
-	struct placed *place = &member->place[at];
+	hip_graph_exec graph[PARTS];
 	struct timing timing;
 	uint64_t spent = 0;
 	int code;
 
-	if ((code = get_ready(gpu, error)) || (code = load_member(gpu, member, at, error)))
+	if ((code = get_ready(gpu, error)))
 		return code;
 	if (first)
 		member->launches = gpu->launches;
-	if (!place->graph && (code = capture(gpu, member, at, member->launches, &place->graph, error)))
-		return code;
+	for (unsigned i = 0; i < gpu->parts; i++) {
+		struct placed *place = &member->place[at + i];
+
+		if ((code = load_member(gpu, member, at + i, error)) ||
+		        (!place->graph &&
+		                (code = capture(
+		                         gpu, member, at + i, member->launches, &place->graph, error))))
+			return code;
+		graph[i] = place->graph;
+	}
 	for (unsigned i = 0; cut && i <= RETAKES && spent < PATIENCE_NS; i++) {
-		if ((code = time_graph(gpu, place->graph, &timing, error)))
+		if ((code = time_graphs(gpu, graph, gpu->parts, &timing, error)))
 			return code;
 		if (member->least_ns == 0 || timing.elapsed_ns < member->least_ns)
 			member->least_ns = timing.elapsed_ns;
@@ -1321,13 +1340,13 @@ static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, s
 	gpu->samples++;
 	gpu->disturbed += disturbed;
 	self->disturbed += disturbed;
-	*sample_ps = timing.elapsed_ns * 1000 / member->launches;
+	*sample_ps = timing.elapsed_ns * 1000 / member->launches / gpu->parts;
 	if (*sample_ps == 0)
 		*sample_ps = 1;
 	/* A config that is many times slower than the rest needs fewer launches. */
-	if (first && timing.elapsed_ns > 4 * (uint64_t)TARGET_NS && member->launches > 4) {
+	if (first && timing.elapsed_ns > 4 * (uint64_t)TARGET_NS && member->launches > 2) {
 		member->launches =
-		        (unsigned)at_least(4, (uint64_t)member->launches * TARGET_NS / timing.elapsed_ns);
+		        (unsigned)at_least(2, (uint64_t)member->launches * TARGET_NS / timing.elapsed_ns);
 		member->least_ns = 0;
 		drop_graphs(gpu, member);
 	}
