@@ -4,7 +4,7 @@
  *                                   "ROUND NANOSECONDS" each, from the acknowledgement to the first sight
  *   drill fork COUNT                parent and child look up COUNT imported problems each, at once
  *   drill threads COUNT             COUNT short-lived threads, a few lookups each
- *   drill fresh COUNT               lookups of problems that nobody asked for before
+ *   drill fresh COUNT               lookups of problems that nobody asked for before, by eight threads
  *   drill connects COUNT            clients that are opened, used once and closed
  *
  * Each ends with a line "key=value …", and a status other than 0 if an answer was wrong. */
@@ -345,9 +345,10 @@ static int stay_flat(long count, void (*turn)(flytune_client *client, long numbe
 	return 0;
 }
 
+enum { AT_ONCE = 8 };
+
 static void start_threads(flytune_client *client, long number)
 {
-	enum { AT_ONCE = 8 };
 	pthread_t thread[AT_ONCE];
 
 	(void)number;
@@ -359,13 +360,49 @@ static void start_threads(flytune_client *client, long number)
 		pthread_join(thread[i], NULL);
 }
 
-static void ask_afresh(flytune_client *client, long number)
+static struct {
+	flytune_client *client;
+	long first, last; /* values of m that this half asks for */
+	atomic_long next;
+} fresh;
+
+static void *ask_afresh(void *data)
 {
 	struct flytune_answer answer;
+	long m;
 
-	look_up(client, number, 1024, &answer);
-	if (answer.flags != 0)
-		exit(1);
+	(void)data;
+	while ((m = atomic_fetch_add(&fresh.next, 1)) <= fresh.last) {
+		look_up(fresh.client, m, 1024, &answer);
+		if (answer.flags != 0)
+			exit(1);
+	}
+	return NULL;
+}
+
+/* Half of them: one that waits does not keep the others from asking. */
+static void ask_half(flytune_client *client, long half)
+{
+	long each = fresh.last - fresh.first + 1;
+	pthread_t thread[AT_ONCE];
+
+	fresh.client = client;
+	fresh.first = 1 + (half - 1) * each;
+	fresh.last = half * each;
+	atomic_store(&fresh.next, fresh.first);
+	for (int i = 0; i < AT_ONCE; i++) {
+		if (pthread_create(&thread[i], NULL, ask_afresh, NULL) != 0)
+			exit(1);
+	}
+	for (int i = 0; i < AT_ONCE; i++)
+		pthread_join(thread[i], NULL);
+}
+
+static int run_fresh(long count)
+{
+	fresh.first = 1;
+	fresh.last = (count + 1) / 2;
+	return stay_flat(2, ask_half);
 }
 
 static void connect_anew(flytune_client *client, long number)
@@ -394,7 +431,7 @@ int main(int count, char **words)
 	if (strcmp(what, "threads") == 0)
 		return stay_flat((number + 7) / 8, start_threads);
 	if (strcmp(what, "fresh") == 0)
-		return stay_flat(number, ask_afresh);
+		return run_fresh(number);
 	if (strcmp(what, "connects") == 0)
 		return stay_flat(number, connect_anew);
 	fprintf(stderr, "drill: %s is unknown\n", what);
