@@ -9,41 +9,51 @@
 
 /* ---- answers given before ---- */
 
-static inline enum board_verdict check(
-        const flytune_client *client, const struct cache_terms *terms, uint64_t *generation)
+/* Whether somebody has to look for a successor, which is done now and then. */
+static __attribute__((noinline)) bool time_to_look(const flytune_client *client)
 {
-	struct board_sight sight;
-	enum board_verdict verdict;
-	uint64_t latest;
+	return clock_now() >= atomic_load_explicit(&client->paused_until, memory_order_relaxed);
+}
 
-	*generation = 0;
-	if (client->token[0] == '\0') {
-		verdict = boards_check(&client->boards, terms->serial, terms->stripe, terms->version, &sight);
-		if (verdict != BOARD_CHANGED)
-			*generation = sight.generation;
-		return verdict;
-	}
-	/* What a generation says, it says for ever: the board only tells whether the daemon is there. */
-	latest = atomic_load_explicit(&client->boards.serial, memory_order_acquire);
+/* What a generation says, it says for ever: the board only tells whether the daemon is there. */
+static __attribute__((noinline)) enum board_verdict check_named(const flytune_client *client)
+{
+	uint64_t latest = atomic_load_explicit(&client->boards.serial, memory_order_acquire);
+	struct board_sight sight;
+
 	if (!boards_look(&client->boards, latest, 0, &sight))
 		return BOARD_CHANGED;
 	return sight.alive ? BOARD_STANDS : BOARD_AWAY;
 }
 
 /* With the generation that the board told, if it did. */
-static inline bool copy(const struct cache_key *key, const struct cache_hit *hit, uint64_t generation,
-        struct flytune_answer *answer)
+static inline enum board_verdict check(
+        const flytune_client *client, const struct cache_terms *terms, uint64_t *generation)
 {
-	if (!cache_copy(key, hit, answer))
+	struct board_sight sight;
+	enum board_verdict verdict;
+
+	*generation = 0;
+	if (client->token[0] != '\0')
+		return check_named(client);
+	verdict = boards_check(&client->boards, terms->serial, terms->stripe, terms->version, &sight);
+	if (verdict != BOARD_CHANGED)
+		*generation = sight.generation;
+	return verdict;
+}
+
+static inline bool copy(const struct cache_hit *hit, uint64_t generation, struct flytune_answer *answer)
+{
+	if (!cache_copy(hit, answer))
 		return false;
 	if (generation != 0)
 		answer->generation = generation;
 	return true;
 }
 
-/* Into a structure of this library's size, which is left in pieces when nothing is found. */
-static inline bool answer_at_once(
-        flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
+/* Into a structure of this library's size, of which nothing but that size is left when nothing is found. */
+static inline __attribute__((always_inline)) bool answer_at_once(
+        const flytune_client *client, const struct cache_key *key, struct flytune_answer *answer)
 {
 	struct cache_hit hit;
 	enum board_verdict verdict;
@@ -52,16 +62,15 @@ static inline bool answer_at_once(
 	if (!cache_find(&client->cache, key, &hit))
 		return false;
 	verdict = check(client, &hit.terms, &generation);
-	if (verdict == BOARD_CHANGED || (client->autotune == FLYTUNE_AUTOTUNE_FORCE && !hit.terms.swept))
+	if (verdict != BOARD_STANDS && (verdict == BOARD_CHANGED || time_to_look(client)))
 		return false;
-	/* Now and then somebody has to look for a successor. */
-	if (verdict == BOARD_AWAY &&
-	        clock_now() >= atomic_load_explicit(&client->paused_until, memory_order_relaxed))
+	if (client->autotune == FLYTUNE_AUTOTUNE_FORCE && !hit.terms.swept)
 		return false;
-	if (!copy(key, &hit, generation, answer))
+	if (!copy(&hit, generation, answer))
 		return false;
-	cache_count(&client->cache, hit.place);
-	answer->flags = FLYTUNE_ANSWER_KEPT | (verdict == BOARD_AWAY ? (uint32_t)FLYTUNE_ANSWER_AWAY : 0);
+	cache_count(&client->cache, &hit);
+	if (verdict == BOARD_AWAY)
+		answer->flags |= FLYTUNE_ANSWER_AWAY;
 	return true;
 }
 
@@ -91,11 +100,10 @@ static bool find_kept(struct lookup *lookup)
 	                atomic_load_explicit(&client->boards.serial, memory_order_relaxed) != 0) &&
 	        check(client, &hit.terms, &generation) == BOARD_CHANGED)
 		return false;
-	if (!copy(&lookup->key, &hit, generation, &lookup->answer))
+	if (!copy(&hit, generation, &lookup->answer))
 		return false;
-	cache_count(&client->cache, hit.place);
-	lookup->answer.size = sizeof lookup->answer;
-	lookup->answer.flags = FLYTUNE_ANSWER_AWAY | FLYTUNE_ANSWER_KEPT;
+	cache_count(&client->cache, &hit);
+	lookup->answer.flags |= FLYTUNE_ANSWER_AWAY;
 	return true;
 }
 
@@ -120,6 +128,7 @@ void lookup_unheard(struct lookup *lookup, uint32_t repeats)
 void lookup_keep(struct lookup *lookup, struct cache_terms *terms)
 {
 	terms->swept = lookup->swept;
+	terms->miss = lookup->answer.source >= FLYTUNE_SOURCE_NEAREST;
 	pthread_mutex_lock(&lookup->client->lock);
 	cache_keep(&lookup->client->cache, &lookup->key, &lookup->answer, terms);
 	if (lookup->key.device[0] == '\0')
@@ -298,8 +307,9 @@ static enum flytune_code answer_asking(flytune_client *client, const struct cach
 	return FLYTUNE_OK;
 }
 
-static enum flytune_code look_up(flytune_client *client, const flytune_problem *problem,
-        const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
+static __attribute__((noinline)) enum flytune_code look_up(flytune_client *client,
+        const flytune_problem *problem, const struct flytune_lookup_options *given,
+        struct flytune_answer *answer, struct flytune_error *out)
 {
 	struct flytune_lookup_options options;
 	const char *device = client->device;

@@ -45,6 +45,8 @@ static void make_key(flytune_problem *problem)
 	}
 	problem->key_words = (uint32_t)((length + 7) / 8);
 	problem->hash = XXH3_64bits(problem->key, problem->key_words * sizeof *problem->key);
+	if (problem->hash == 0)
+		problem->hash = 1;
 }
 
 static int fill(
@@ -80,12 +82,13 @@ flytune_problem *flytune_problem_new(
 		outcome(out, &error);
 		return NULL;
 	}
-	problem = calloc(1, sizeof *problem);
+	problem = aligned_alloc(PROBLEM_LINE, sizeof *problem);
 	if (problem == NULL) {
 		ft_fail(&error, FT_E_MEMORY, "out of memory");
 		outcome(out, &error);
 		return NULL;
 	}
+	memset(problem, 0, sizeof *problem);
 	snprintf(problem->kernel, sizeof problem->kernel, "%s", kernel);
 	if (fill(problem, fields, count, &error) != 0) {
 		outcome(out, &error);

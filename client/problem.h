@@ -8,12 +8,13 @@
 enum {
 	/* Holds the kernel's name and every field's name, kind and value. */
 	PROBLEM_KEY_WORDS = (FT_NAME_SIZE + FT_FIELDS_MAX * (FT_NAME_SIZE + 1 + FT_TEXT_SIZE)) / 8,
+	PROBLEM_LINE = 64, /* where one begins */
 };
 
 struct flytune_problem {
 	/* Kernel and whole as one row of bytes, the same for equal problems, zero to the end of its last word. In front,
 	 * with its length and hash: a lookup that is answered from memory reads no more. */
-	uint64_t hash; /* of the key */
+	_Alignas(PROBLEM_LINE) uint64_t hash; /* of the key, never 0 */
 	uint32_t key_words;
 	uint64_t key[PROBLEM_KEY_WORDS];
 	char kernel[FT_NAME_SIZE];

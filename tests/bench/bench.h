@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-static inline void die(const char *what)
+static inline _Noreturn void die(const char *what)
 {
 	fprintf(stderr, "%s: %s\n", what, strerror(errno));
 	exit(1);

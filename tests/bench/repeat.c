@@ -1,13 +1,15 @@
 /* Lookups that the client library answers from its own memory, beside a plain hash probe.
  *
- *   repeat socket=PATH [problems=1000] [threads=1] [rounds=10] [ms=20] [cpus=0,1]     times, alternating
+ *   repeat socket=PATH [problems=1000] [n=1024] [threads=1] [rounds=10] [ms=20]     times, alternating
  *   repeat socket=PATH mode=calls [problems=1000] [threads=1] [calls=1000000]          counts system calls
  *   repeat socket=PATH mode=run|ask [problems=1000] [calls=…]                          so many, and no more
  *
- * Problem i is rmsnorm of m = 1 + i, n = 1024, bf16. All were looked up once before anything is timed or counted.
+ * Problem i is rmsnorm of m = 1 + i, n, bf16. All were looked up once before anything is timed or counted.
  * The probe is what any program would write for itself: open addressing, the hash made beforehand, the whole key
- * compared, one acquire load of a version word; `probe` gives a pointer to the answer, `probe_copy` copies as many bytes
- * out as the library gives. Threads ask for the same problems in the same order, so both find the caches as warm.
+ * compared, as many bytes as the library compares, one acquire load of a version word; `probe` gives a pointer to the
+ * answer, `probe_copy` copies as many bytes out as the library gives, and `probe_hash` makes the hash each time besides,
+ * as a program does that keeps no problems. Threads ask for the same problems in the same order, so all find the caches
+ * as warm.
  *
  * Calls are counted by a seccomp filter: every call but the report's own write traps. mode=ask keeps next to nothing, so
  * that every lookup goes over the socket. */
@@ -29,11 +31,11 @@
 
 #include "tests/bench/bench.h"
 
-enum { ORDER = 1 << 14, CHECK_EVERY = 64, THREADS_MAX = 64, SLOTS_PER = 4, KEY_BYTES = 96, VERSIONS = 4096 };
+enum { ORDER = 1 << 14, CHECK_EVERY = 64, THREADS_MAX = 64, SLOTS_PER = 4, KEY_BYTES = 88, VERSIONS = 4096 };
 
-enum work { WORK_PROBE, WORK_PROBE_COPY, WORK_LOOKUP, WORKS, WORK_WAIT, WORK_END };
+enum work { WORK_PROBE, WORK_PROBE_COPY, WORK_PROBE_HASH, WORK_LOOKUP, WORKS, WORK_WAIT, WORK_END };
 
-static const char *const work_names[WORKS] = {"probe", "probe_copy", "lookup"};
+static const char *const work_names[WORKS] = {"probe", "probe_copy", "probe_hash", "lookup"};
 
 struct slot {
 	uint64_t hash; /* 0: empty */
@@ -58,6 +60,7 @@ struct worker {
 static flytune_client *client;
 static flytune_problem **problems;
 static size_t problem_count;
+static long row_length; /* n of all problems */
 static struct key *keys;
 static struct slot *slots;
 static size_t slot_mask;
@@ -72,12 +75,12 @@ static uint64_t sealed_calls;
 
 /* ---- the probe ---- */
 
-static __attribute__((noinline)) const struct slot *probe(const struct key *key)
+static inline const struct slot *find(const struct key *key, uint64_t hash)
 {
-	for (size_t at = key->hash & slot_mask; slots[at].hash != 0; at = (at + 1) & slot_mask) {
+	for (size_t at = hash & slot_mask; slots[at].hash != 0; at = (at + 1) & slot_mask) {
 		const struct slot *slot = &slots[at];
 
-		if (slot->hash == key->hash && memcmp(slot->key, key->bytes, KEY_BYTES) == 0)
+		if (slot->hash == hash && memcmp(slot->key, key->bytes, KEY_BYTES) == 0)
 			return atomic_load_explicit(&versions[slot->stripe], memory_order_acquire) ==
 			                slot->version
 			        ? slot
@@ -86,14 +89,27 @@ static __attribute__((noinline)) const struct slot *probe(const struct key *key)
 	return NULL;
 }
 
-static __attribute__((noinline)) int probe_copy(const struct key *key, struct flytune_answer *answer)
+static inline bool give(const struct slot *slot, struct flytune_answer *answer)
 {
-	const struct slot *slot = probe(key);
-
 	if (slot == NULL)
-		return 1;
+		return false;
 	memcpy(answer, &slot->answer, copied);
-	return 0;
+	return true;
+}
+
+static __attribute__((noinline)) const struct slot *probe(const struct key *key)
+{
+	return find(key, key->hash);
+}
+
+static __attribute__((noinline)) bool probe_copy(const struct key *key, struct flytune_answer *answer)
+{
+	return give(find(key, key->hash), answer);
+}
+
+static __attribute__((noinline)) bool probe_hash(const struct key *key, struct flytune_answer *answer)
+{
+	return give(find(key, XXH3_64bits(key->bytes, sizeof(key->bytes))), answer);
 }
 
 static void put(size_t index, const struct flytune_answer *answer)
@@ -101,8 +117,8 @@ static void put(size_t index, const struct flytune_answer *answer)
 	struct key *key = &keys[index];
 	size_t at;
 
-	snprintf(key->bytes, sizeof(key->bytes), "rmsnorm m=%zu n=1024 dtype=bf16 weight_dtype=bf16",
-	        1 + index);
+	snprintf(key->bytes, sizeof(key->bytes), "rmsnorm m=%zu n=%ld dtype=bf16 weight_dtype=bf16",
+	        1 + index, row_length);
 	key->hash = XXH3_64bits(key->bytes, sizeof(key->bytes));
 	for (at = key->hash & slot_mask; slots[at].hash != 0; at = (at + 1) & slot_mask) {
 	}
@@ -128,7 +144,7 @@ static void make_problems(void)
 
 		flytune_rmsnorm_init(&shape);
 		shape.m = 1 + (int64_t)i;
-		shape.n = 1024;
+		shape.n = row_length;
 		shape.dtype = "bf16";
 		problems[i] = flytune_problem_rmsnorm(&shape, &error);
 		if (problems[i] == NULL)
@@ -159,7 +175,7 @@ static void prepare(const char *path, uint32_t kept)
 	struct flytune_answer answer;
 	struct flytune_error error;
 	uint64_t random = 88172645463325252ULL;
-	size_t size = 2;
+	size_t size = 2, count = problem_count;
 
 	flytune_options_init(&options);
 	options.socket = path;
@@ -175,10 +191,11 @@ static void prepare(const char *path, uint32_t kept)
 	slot_mask = size - 1;
 	keys = need(calloc(size, sizeof(*keys)));
 	slots = need(calloc(size, sizeof(*slots)));
+	flytune_answer_init(&answer);
 	look_up_all(&answer);
 	copied = offsetof(struct flytune_answer, knob) + answer.knob_count * sizeof(answer.knob[0]);
 	for (size_t i = 0; i < ORDER; i++)
-		order[i] = (uint32_t)(next_random(&random) % problem_count);
+		order[i] = (uint32_t)(next_random(&random) % count);
 }
 
 /* ---- threads ---- */
@@ -189,7 +206,9 @@ static bool do_one(enum work what, uint32_t index, struct flytune_answer *answer
 	case WORK_PROBE:
 		return probe(&keys[index]) != NULL;
 	case WORK_PROBE_COPY:
-		return probe_copy(&keys[index], answer) == 0;
+		return probe_copy(&keys[index], answer);
+	case WORK_PROBE_HASH:
+		return probe_hash(&keys[index], answer);
 	default:
 		return flytune_lookup(client, problems[index], NULL, answer, NULL) == FLYTUNE_OK &&
 		        (answer->flags & FLYTUNE_ANSWER_KEPT) != 0;
@@ -377,6 +396,7 @@ int main(int argc, char **argv)
 	uint64_t calls = (uint64_t)number(argc, argv, "calls", 1000000);
 
 	problem_count = (size_t)number(argc, argv, "problems", 1000);
+	row_length = number(argc, argv, "n", 1024);
 	if (threads < 1 || threads > THREADS_MAX || problem_count < 1) {
 		errno = EINVAL;
 		die("threads or problems");

@@ -236,6 +236,8 @@ static int make_answer(
 		answer->stripe = 1;
 		answer->version = atomic_load(&fake->board->word[0]);
 	}
+	if (answer->config.knob[0].value == FAKE_M_MISS)
+		snprintf(answer->source, sizeof answer->source, "default");
 	if (answer->config.knob[0].value == FAKE_M_REFUSED)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "m", "this", "another");
 	if (answer->config.knob[0].value == FAKE_M_UNAVAILABLE)

@@ -13,8 +13,9 @@
 
 enum {
 	FAKE_CONNECTIONS_MAX = 4096,
-	FAKE_M_REFUSED = 131313,    /* a lookup of such an m is a bad_value */
-	FAKE_M_UNAVAILABLE = 141414 /* and of this one unavailable */
+	FAKE_M_REFUSED = 131313,     /* a lookup of such an m is a bad_value */
+	FAKE_M_UNAVAILABLE = 141414, /* and of this one unavailable */
+	FAKE_M_MISS = 151515         /* this one has the default for its answer */
 };
 
 struct fake;

@@ -304,12 +304,16 @@ static void answers_given_before_stay_valid(void **state)
 	fake_listen(&fake);
 	client = open_client(PATIENT_MS);
 	assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
+	assert_int_equal(look_up(client, FAKE_M_MISS, &answer, NULL), FLYTUNE_OK);
 	fake_stop(&fake);
 	for (int i = 0; i < 5; i++) {
 		assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
 		assert_int_equal(answer.source, FLYTUNE_SOURCE_TUNED);
 		assert_int_equal(answer.flags, FLYTUNE_ANSWER_AWAY | FLYTUNE_ANSWER_KEPT);
 		assert_int_equal(flytune_answer_get(&answer, "M", -2), 64);
+		assert_int_equal(look_up(client, FAKE_M_MISS, &answer, NULL), FLYTUNE_OK);
+		assert_int_equal(answer.source, FLYTUNE_SOURCE_DEFAULT);
+		assert_int_equal(answer.flags, FLYTUNE_ANSWER_AWAY | FLYTUNE_ANSWER_KEPT);
 	}
 	assert_int_equal(look_up(client, 65, &answer, NULL), FLYTUNE_OK);
 	assert_alone(&answer);
@@ -318,6 +322,9 @@ static void answers_given_before_stay_valid(void **state)
 	await_daemon(client, 65, &answer);
 	assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
 	assert_served(&answer, 64);
+	assert_int_equal(atomic_load(&fake.repeats), 0);
+	assert_int_equal(look_up(client, FAKE_M_MISS, &answer, NULL), FLYTUNE_OK);
+	assert_int_equal(answer.flags, 0);
 	assert_true(atomic_load(&fake.repeats) >= 5);
 	flytune_close(client);
 }

@@ -128,9 +128,32 @@ static void a_list_travels_in_one_message_and_is_kept(void **state)
 	assert_int_equal(atomic_load(&fake.repeats), 0);
 	fake_board_changes(&fake);
 	assert_int_equal(look_up(client, list), FLYTUNE_OK);
-	assert_int_equal(atomic_load(&fake.repeats), 2);
+	for (size_t i = 0; i < list->count; i++)
+		assert_served(list, i, 0, (int64_t)i + 1);
+	assert_int_equal(atomic_load(&fake.repeats), 0);
 	free_list(list);
 	free_list(more);
+	flytune_close(client);
+}
+
+static void a_list_tells_how_often_its_misses_were_asked_for(void **state)
+{
+	struct list *list = new_list(NULL, 3);
+	flytune_client *client;
+
+	(void)state;
+	fake_board(&fake, FAKE_SOUND);
+	fake_listen(&fake);
+	client = open_client(PATIENT_MS);
+	flytune_problem_free(list->problem[1]);
+	list->problem[1] = rmsnorm(FAKE_M_MISS);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(look_up(client, list), FLYTUNE_OK);
+	fake_board_changes(&fake);
+	assert_int_equal(atomic_load(&fake.repeats), 0);
+	assert_int_equal(look_up(client, list), FLYTUNE_OK);
+	assert_int_equal(atomic_load(&fake.repeats), 2);
+	free_list(list);
 	flytune_close(client);
 }
 
@@ -538,6 +561,8 @@ static void a_program_of_another_release_walks_in_its_own_steps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test_setup_teardown(
+	                a_list_tells_how_often_its_misses_were_asked_for, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(a_list_travels_in_one_message_and_is_kept, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(a_long_list_takes_several_messages, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(
