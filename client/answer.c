@@ -40,7 +40,11 @@ int64_t flytune_answer_get(const struct flytune_answer *answer, const char *knob
 uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX])
 {
 	for (uint32_t i = 0; i < config->count; i++) {
-		memcpy(knob[i].name, config->knob[i].name, sizeof knob[i].name);
+		size_t length = strlen(config->knob[i].name);
+
+		/* Zero to the end, so that equal answers are equal bytes. */
+		memcpy(knob[i].name, config->knob[i].name, length);
+		memset(knob[i].name + length, 0, sizeof knob[i].name - length);
 		knob[i].value = config->knob[i].value;
 	}
 	return config->count;

@@ -23,7 +23,7 @@ enum {
 	BREAKER_CAP_MS = 5000,
 	/* Where nobody listens, which costs microseconds to find out and nothing to a daemon that starts, the pause does not
 	 * grow: a successor is seen within 100 ms. */
-	BREAKER_ABSENT_MS = 50,
+	BREAKER_ABSENT_MS = 30,
 };
 
 void breaker_init(struct breaker *breaker, uint64_t seed);

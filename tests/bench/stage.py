@@ -16,6 +16,7 @@ BENCH = harness.BUILD / "tests/bench"
 WORK = harness.BUILD / "bench-work"
 SERVER, CLIENT = 0, 1  # cores: of what serves, and of who asks
 TUNED_N, DEFAULT_N = 1024, 16384  # of the problems that have a result of their own, and of those that have none near
+SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it
 STEP = 8  # fill_store: after 1,000 values of m comes the next n
 
 
@@ -72,6 +73,25 @@ def daemon(count=None, state=None, script=(), runner=None, arguments=(), prefix=
             served.clean_up()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class Notified:
+    """Where a daemon says that it is ready, and when it said so by the kernel's clock."""
+
+    def __init__(self, folder):
+        self.path = Path(folder) / "notify"
+        self.socket = harness.socket.socket(harness.socket.AF_UNIX, harness.socket.SOCK_DGRAM)
+        self.socket.bind(str(self.path))
+        self.socket.setsockopt(harness.socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self.socket.settimeout(harness.DEADLINE)
+
+    def ready_ns(self):
+        """Nanoseconds of the Unix epoch."""
+        while True:
+            said, extra, _, _ = self.socket.recvmsg(4096, 64)
+            if b"READY=1" in said.split(b"\n"):
+                seconds, rest = struct.unpack("=qq", extra[0][2])
+                return seconds * 10**9 + rest
 
 
 def until_known(served):
