@@ -340,6 +340,31 @@ static void a_repeated_lookup_asks_nobody_until_its_word_changes(void **state)
 	flytune_close(client);
 }
 
+static void a_kept_answer_is_the_same_to_the_last_byte(void **state)
+{
+	flytune_client *client;
+	flytune_problem *problem = rmsnorm(64);
+	struct flytune_answer asked, kept;
+
+	(void)state;
+	fake_board(&fake, FAKE_SOUND);
+	fake_listen(&fake);
+	client = open_client();
+	memset(&asked, 0x55, sizeof asked);
+	memset(&kept, 0xaa, sizeof kept);
+	flytune_answer_init(&asked);
+	flytune_answer_init(&kept);
+	assert_int_equal(flytune_lookup(client, problem, NULL, &asked, NULL), FLYTUNE_OK);
+	assert_int_equal(flytune_lookup(client, problem, NULL, &kept, NULL), FLYTUNE_OK);
+	assert_int_equal(kept.flags, FLYTUNE_ANSWER_KEPT);
+	kept.flags = asked.flags;
+	assert_true(asked.knob_count > 0);
+	assert_memory_equal(&asked, &kept,
+	        offsetof(struct flytune_answer, knob) + asked.knob_count * sizeof asked.knob[0]);
+	flytune_problem_free(problem);
+	flytune_close(client);
+}
+
 static void a_miss_tells_how_often_it_was_asked_for(void **state)
 {
 	flytune_client *client;
@@ -531,6 +556,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(a_later_board_takes_all_answers_back, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(
 	                a_repeated_lookup_asks_nobody_until_its_word_changes, set_up, tear_down),
+	        cmocka_unit_test_setup_teardown(
+	                a_kept_answer_is_the_same_to_the_last_byte, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(a_miss_tells_how_often_it_was_asked_for, set_up, tear_down),
 	        cmocka_unit_test_setup_teardown(
 	                without_a_board_that_can_be_trusted_every_lookup_asks, set_up, tear_down),
