@@ -21,37 +21,11 @@
 #include "kernels/kernel.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
+#include "tests/runner/script.h"
 
 static const char device_arch[] = "made-up";
 enum { DEVICE_UNITS = 4, DEVICE_CACHE = 1 << 20 };
-enum { RULES_MAX = 64, ARGUMENT_SIZE = 256, MESSAGE_LIMIT = 8 << 20 };
-
-struct rule {
-	char step[16];
-	long which; /* trial or round; -1: any */
-	bool once;  /* fires once in the life of the script, restarts included */
-	char action[16];
-	char argument[ARGUMENT_SIZE];
-};
-
-struct script {
-	const char *path;
-	char identity[FT_IDENTITY_SIZE];
-	char device_identity[FT_IDENTITY_SIZE];
-	char kind[16];
-	char log[ARGUMENT_SIZE];
-	uint32_t space; /* members kept; 0: all */
-	uint32_t same;  /* members from this one on have the code of the one before; 0: none */
-	long best;      /* the fastest member; -1: the last but the default */
-	long wrong;     /* a member whose output is wrong; -1: none */
-	long load;      /* percent of the device that others use; -1: not known */
-	long disturbed; /* percent of samples that they disturb */
-	bool problems;  /* the log names the problem in each line about one */
-	uint64_t pace_ns;
-	uint64_t time_ps[FT_SPACE_MAX]; /* 0: by the formula */
-	size_t rule_count;
-	struct rule rule[RULES_MAX];
-};
+enum { MESSAGE_LIMIT = 8 << 20 };
 
 struct runner {
 	int socket;
@@ -80,146 +54,12 @@ struct runner {
 	} member[FT_SPACE_MAX];
 };
 
-static _Noreturn void stop_with(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static _Noreturn void stop_with(const char *format, ...)
-{
-	char text[512];
-	va_list list;
-
-	va_start(list, format);
-	vsnprintf(text, sizeof text, format, list);
-	va_end(list);
-	fprintf(stderr, "bad_runner: %s\n", text);
-	exit(70);
-}
-
 static void pause_ns(uint64_t ns)
 {
 	struct timespec left = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 
 	while (nanosleep(&left, &left) && errno == EINTR)
 		;
-}
-
-/* ---- the script ---- */
-
-static long number_or_stop(const char *text)
-{
-	char *end;
-	long value;
-
-	errno = 0;
-	value = strtol(text, &end, 10);
-	if (errno || end == text || *end)
-		stop_with("the script has %s where a number belongs", text);
-	return value;
-}
-
-/* "at STEP [WHICH|*] [once] ACTION [ARGUMENT]" */
-static void read_rule(struct script *script, char *line)
-{
-	struct rule *rule;
-	char *save = NULL, *word;
-
-	if (script->rule_count == RULES_MAX)
-		stop_with("the script has more than %d rules", RULES_MAX);
-	rule = &script->rule[script->rule_count++];
-	rule->which = -1;
-	word = strtok_r(line, " ", &save);
-	if (!word)
-		stop_with("a rule of the script has no step");
-	snprintf(rule->step, sizeof rule->step, "%s", word);
-	word = strtok_r(NULL, " ", &save);
-	if (word && (strcmp(word, "*") == 0 || (*word >= '0' && *word <= '9'))) {
-		if (*word != '*')
-			rule->which = number_or_stop(word);
-		word = strtok_r(NULL, " ", &save);
-	}
-	if (word && strcmp(word, "once") == 0) {
-		rule->once = true;
-		word = strtok_r(NULL, " ", &save);
-	}
-	if (!word)
-		stop_with("the rule at %s has no action", rule->step);
-	snprintf(rule->action, sizeof rule->action, "%s", word);
-	word = strtok_r(NULL, "", &save);
-	snprintf(rule->argument, sizeof rule->argument, "%s", word ? word : "");
-}
-
-static void read_line(struct script *script, char *line)
-{
-	char *value = strchr(line, ' ');
-
-	if (!value)
-		stop_with("a line of the script has no value: %s", line);
-	*value++ = '\0';
-	if (strcmp(line, "at") == 0) {
-		read_rule(script, value);
-	} else if (strcmp(line, "identity") == 0) {
-		snprintf(script->identity, sizeof script->identity, "%s", value);
-	} else if (strcmp(line, "device") == 0) {
-		snprintf(script->device_identity, sizeof script->device_identity, "%s", value);
-	} else if (strcmp(line, "kind") == 0) {
-		snprintf(script->kind, sizeof script->kind, "%s", value);
-	} else if (strcmp(line, "log") == 0) {
-		snprintf(script->log, sizeof script->log, "%s", value);
-	} else if (strcmp(line, "space") == 0) {
-		script->space = (uint32_t)number_or_stop(value);
-	} else if (strcmp(line, "same") == 0) {
-		script->same = (uint32_t)number_or_stop(value);
-	} else if (strcmp(line, "best") == 0) {
-		script->best = number_or_stop(value);
-	} else if (strcmp(line, "wrong") == 0) {
-		script->wrong = number_or_stop(value);
-	} else if (strcmp(line, "load") == 0) {
-		script->load = number_or_stop(value);
-	} else if (strcmp(line, "disturbed") == 0) {
-		script->disturbed = number_or_stop(value);
-	} else if (strcmp(line, "problems") == 0) {
-		script->problems = strcmp(value, "named") == 0;
-	} else if (strcmp(line, "pace_us") == 0) {
-		script->pace_ns = (uint64_t)number_or_stop(value) * 1000;
-	} else if (strcmp(line, "time") == 0) {
-		char *ps = strchr(value, ' ');
-		long index;
-
-		if (!ps)
-			stop_with("a time of the script has no picoseconds");
-		*ps++ = '\0';
-		index = number_or_stop(value);
-		if (index < 0 || index >= FT_SPACE_MAX)
-			stop_with("the script gives a time for member %ld", index);
-		script->time_ps[index] = (uint64_t)number_or_stop(ps);
-	} else {
-		stop_with("the script says %s, which is unknown", line);
-	}
-}
-
-/* Again for each sweep, so that a test may change its mind while the runner is up. */
-static void read_script(struct script *script)
-{
-	char line[512];
-	FILE *file;
-
-	*script = (struct script){.path = script->path};
-	snprintf(script->identity, sizeof script->identity,
-	        "compiler=made-up-1 runtime=none timing=formula-1");
-	snprintf(script->device_identity, sizeof script->device_identity, "arch=made-up units=4");
-	snprintf(script->kind, sizeof script->kind, "cpu");
-	script->best = -1;
-	script->wrong = -1;
-	script->load = -1;
-	if (!script->path)
-		return;
-	file = fopen(script->path, "re");
-	if (!file)
-		stop_with("cannot read %s: %s", script->path, strerror(errno));
-	while (fgets(line, sizeof line, file)) {
-		line[strcspn(line, "\n")] = '\0';
-		if (*line && *line != '#')
-			read_line(script, line);
-	}
-	fclose(file);
 }
 
 /* What it did, a line each, for tests that count; written before the daemon can know of it. */
@@ -422,7 +262,7 @@ static void act(struct runner *self, const struct rule *rule)
 
 	note(self, "act %s %s", rule->step, action);
 	if (strcmp(action, "exit") == 0)
-		_exit((int)number_or_stop(rule->argument));
+		_exit((int)script_number(rule->argument));
 	else if (strcmp(action, "signal") == 0)
 		kill(getpid(), signal_number(rule->argument));
 	else if (strcmp(action, "hang") == 0)
@@ -430,7 +270,7 @@ static void act(struct runner *self, const struct rule *rule)
 	else if (strcmp(action, "stop") == 0)
 		raise(SIGSTOP);
 	else if (strcmp(action, "late") == 0)
-		pause_ns((uint64_t)number_or_stop(rule->argument) * 1000000);
+		pause_ns((uint64_t)script_number(rule->argument) * 1000000);
 	else if (strcmp(action, "gate") == 0)
 		pass_gate(rule->argument);
 	else if (strcmp(action, "twice") == 0)
@@ -598,7 +438,7 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 	struct ft_error error;
 	uint32_t kept = 0;
 
-	read_script(&self->script);
+	script_read(&self->script);
 	note(self, "space");
 	reach(self, "space", -1);
 	if (ft_decode(&ft_space_request_message, request->body, &asked, &error)) {
@@ -944,7 +784,7 @@ static void answer_load(struct runner *self, const struct ft_envelope *request)
 {
 	struct ft_load_reply reply = {0};
 
-	read_script(&self->script); /* what others do changes meanwhile */
+	script_read(&self->script); /* what others do changes meanwhile */
 	reply.known = self->script.load >= 0;
 	reply.percent = reply.known ? (uint64_t)self->script.load : 0;
 	note(self, "load %ld", self->script.load);
@@ -1004,7 +844,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i + 1 < argc; i++)
 		if (strcmp(argv[i], "--script") == 0)
 			self->script.path = argv[i + 1];
-	read_script(&self->script);
+	script_read(&self->script);
 	self->socket = find_socket();
 	self->repeat = 1;
 	self->log = -1;
