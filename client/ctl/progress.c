@@ -1,6 +1,7 @@
 #include "client/ctl/progress.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@ enum { BAR_WIDTH = 30 };
 void progress_begin(struct progress *progress, bool silent)
 {
 	*progress = (struct progress){.silent = silent, .terminal = progress_terminal()};
+	if (progress->terminal && !silent)
+		progress_leave_by_signal();
 }
 
 bool progress_terminal(void)
@@ -20,6 +23,28 @@ bool progress_terminal(void)
 	const char *term = getenv("TERM");
 
 	return isatty(STDOUT_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
+}
+
+static void leave(int number)
+{
+	static const char end[] = "\033[?7h\n";
+
+	(void)!write(STDOUT_FILENO, end, sizeof end - 1);
+	(void)raise(number); /* the handler was reset when it was entered */
+}
+
+void progress_leave_by_signal(void)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT};
+	struct sigaction action = {.sa_handler = leave, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+	struct sigaction before;
+
+	(void)sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+		/* What whoever started this chose to ignore stays ignored. */
+		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+			(void)sigaction(numbers[i], &action, NULL);
+	}
 }
 
 void progress_bar(const char *before, uint64_t settled, uint64_t trials, const char *stage, uint64_t round)

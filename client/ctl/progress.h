@@ -18,6 +18,8 @@ struct progress {
 
 /* Standard output is a terminal on which a line can be taken back. */
 bool progress_terminal(void);
+/* From now on an interrupt leaves the terminal at the start of a line, and then ends the program as ever. */
+void progress_leave_by_signal(void);
 /* Draws one line without its end; progress_take_back makes room for others in its place. */
 void progress_bar(const char *before, uint64_t settled, uint64_t trials, const char *stage, uint64_t round);
 void progress_take_back(void);

@@ -1,7 +1,9 @@
 /* flytunectl watch */
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
@@ -9,10 +11,16 @@
 #include "client/ctl/json.h"
 #include "client/ctl/progress.h"
 
+enum { PAUSE_FIRST_MS = 50, PAUSE_LAST_MS = 1000 };
+
 struct watch {
 	struct ctl *ctl;
 	uint64_t only; /* this job's; 0: all */
-	bool terminal; /* the job that runs has a line of its own under the others, redrawn in place */
+	bool once;     /* ends with the daemon */
+	bool here;     /* the daemon is watched */
+	bool was_here;
+	enum ctl_exit ended; /* of the one job */
+	bool terminal;       /* the job that runs has a line of its own under the others, redrawn in place */
 	bool drawn;
 	uint64_t running, settled, trials, round;
 	char stage[16];
@@ -43,6 +51,11 @@ static void print_event(const struct watch *watch, const struct flytune_event *e
 
 	if (strcmp(event->event, "watching") == 0)
 		return;
+	if (strcmp(event->event, "away") == 0 || strcmp(event->event, "back") == 0) {
+		printf("-- flytuned %s: %s\n", strcmp(event->event, "away") == 0 ? "went away" : "is back",
+		        reason);
+		return;
+	}
 	printf("job %" PRIu64 "  ", event->job);
 	if (strcmp(event->event, "trial") == 0) {
 		printf("[%" PRIu64 "/%" PRIu64 "] %s  %s", event->settled, event->trials,
@@ -100,20 +113,129 @@ static void show_on_terminal(struct watch *watch, const struct flytune_event *ev
 	watch->drawn = true;
 }
 
-static int on_event(void *data, const struct flytune_event *event)
+/* Non-zero: nobody reads any more. */
+static int show(struct watch *watch, const struct flytune_event *event)
 {
-	struct watch *watch = data;
-
 	if (watch->ctl->json)
 		json_print_line(json_event(event));
 	else if (watch->terminal)
 		show_on_terminal(watch, event);
 	else
 		print_event(watch, event);
-	/* A reader that is gone ends the watch. */
-	if (fflush(stdout) != 0)
+	return fflush(stdout);
+}
+
+static enum ctl_exit exit_of_job(enum flytune_state state)
+{
+	return state == FLYTUNE_STATE_FAILED || state == FLYTUNE_STATE_CANCELLED ? CTL_JOB_FAILED : CTL_DONE;
+}
+
+static int show_back(struct watch *watch)
+{
+	struct flytune_event event = {.size = sizeof event, .event = "back"};
+	struct flytune_status status;
+
+	flytune_status_init(&status);
+	if (flytune_status(watch->ctl->client, &status, NULL, NULL) == FLYTUNE_OK)
+		snprintf(event.reason, sizeof event.reason,
+		        "pid %" PRIu64 ", up %" PRIu64 ".%03" PRIu64
+		        " s; what happened meanwhile is not shown",
+		        status.pid, status.uptime_ns / 1000000000, status.uptime_ns / 1000000 % 1000);
+	else
+		snprintf(event.reason, sizeof event.reason, "what happened meanwhile is not shown");
+	return show(watch, &event);
+}
+
+/* From here on nothing is missed. One job may have ended before: then no event will ever tell. */
+static int begin(struct watch *watch)
+{
+	struct flytune_event end = {.size = sizeof end, .job = watch->only, .event = "ended"};
+	flytune_job_list *list;
+	struct flytune_job job;
+	struct flytune_error error;
+
+	if (watch->was_here && show_back(watch) != 0)
 		return 1;
-	return watch->only != 0 && strcmp(event->event, "ended") == 0;
+	watch->here = watch->was_here = true;
+	if (watch->only == 0)
+		return 0;
+	if (flytune_jobs(watch->ctl->client, watch->only, &list, &error) != FLYTUNE_OK) {
+		/* One that is away again is met again. */
+		if (error.code != FLYTUNE_E_UNKNOWN_JOB)
+			return 0;
+		watch->ended = ctl_fail(watch->ctl, &error);
+		return 1;
+	}
+	flytune_job_init(&job);
+	(void)flytune_job_list_get(list, 0, &job);
+	flytune_job_list_free(list);
+	if (job.state < FLYTUNE_STATE_DONE)
+		return 0;
+	end.state = job.state;
+	end.trials = job.trials;
+	end.settled = job.settled;
+	end.round = job.rounds;
+	snprintf(end.reason, sizeof end.reason, "%s", job.reason);
+	watch->ended = exit_of_job(job.state);
+	(void)show(watch, &end);
+	return 1;
+}
+
+static int on_event(void *data, const struct flytune_event *event)
+{
+	struct watch *watch = data;
+
+	/* A reader that is gone ends the watch. */
+	if (show(watch, event) != 0)
+		return 1;
+	if (strcmp(event->event, "watching") == 0)
+		return begin(watch);
+	if (watch->only == 0 || strcmp(event->event, "ended") != 0)
+		return 0;
+	watch->ended = exit_of_job(event->state);
+	return 1;
+}
+
+/* What may be over when the next daemon is there. */
+static bool passes(enum flytune_code code)
+{
+	return code == FLYTUNE_E_AWAY || code == FLYTUNE_E_TIMEOUT || code == FLYTUNE_E_BUSY ||
+	        code == FLYTUNE_E_UNAVAILABLE || code == FLYTUNE_E_SYSTEM;
+}
+
+/* Waits for the next try; false if nobody reads any more. */
+static bool pause_before(int *pause_ms)
+{
+	struct pollfd output = {.fd = STDOUT_FILENO};
+
+	if (poll(&output, 1, *pause_ms) > 0)
+		return false;
+	*pause_ms = 2 * *pause_ms < PAUSE_LAST_MS ? 2 * *pause_ms : PAUSE_LAST_MS;
+	return true;
+}
+
+/* Goes on with the daemon that comes after one that went away. */
+static enum flytune_code watch_all(struct watch *watch, struct flytune_error *error)
+{
+	struct flytune_event away = {.size = sizeof away, .event = "away"};
+	int pause_ms = PAUSE_FIRST_MS;
+
+	for (;;) {
+		enum flytune_code code = flytune_watch(
+		        watch->ctl->client, watch->only, FLYTUNE_FOREVER, on_event, watch, error);
+
+		if (code == FLYTUNE_OK || !watch->was_here || watch->once || !passes(code))
+			return code;
+		if (watch->here) {
+			snprintf(away.reason, sizeof away.reason, "%.300s; waiting for it", error->message);
+			if (show(watch, &away) != 0)
+				return FLYTUNE_OK;
+			watch->here = false;
+			pause_ms = PAUSE_FIRST_MS;
+		}
+		if (!pause_before(&pause_ms))
+			return FLYTUNE_OK;
+	}
 }
 
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
@@ -122,27 +244,36 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	struct flytune_error error;
 	enum flytune_code code;
 
-	if (count > 1)
-		return ctl_usage(&command_watch, "'%s' is not understood", words[1]);
-	if (count == 1 && !job_number_read(words[0], &watch.only))
-		return ctl_usage(&command_watch, "'%s' is no job's number", words[0]);
+	for (int i = 0; i < count; i++) {
+		if (strcmp(words[i], "--once") == 0)
+			watch.once = true;
+		else if (watch.only != 0)
+			return ctl_usage(&command_watch, "'%s' is not understood", words[i]);
+		else if (!job_number_read(words[i], &watch.only))
+			return ctl_usage(&command_watch, "'%s' is no job's number", words[i]);
+	}
 	watch.terminal = !ctl->json && progress_terminal();
-	code = flytune_watch(ctl->client, watch.only, FLYTUNE_FOREVER, on_event, &watch, &error);
+	if (watch.terminal)
+		progress_leave_by_signal();
+	code = watch_all(&watch, &error);
 	if (watch.drawn)
 		puts("");
-	return code == FLYTUNE_OK ? CTL_DONE : ctl_fail(ctl, &error);
+	return code == FLYTUNE_OK ? watch.ended : ctl_fail(ctl, &error);
 }
 
 static void explain(void)
 {
-	puts("Prints what happens until it is interrupted, or until job ID has ended. On a terminal the "
-	     "last\n"
-	     "line shows how far the job is that runs. With --json: an object a line.");
+	puts("Prints what happens until it is interrupted, or until job ID has ended: then it exits as "
+	     "`tune` "
+	     "does.\n"
+	     "When the daemon goes away it waits for the next one and goes on, with a line for each. On a\n"
+	     "terminal the last line shows how far the job is that runs. With --json: an object a line.\n\n"
+	     "  --once             end, with status 3, when the daemon goes away");
 }
 
 const struct command command_watch = {
         .name = "watch",
-        .words = "[ID]",
+        .words = "[ID] [--once]",
         .help = "Follow the jobs as they run",
         .run = run,
         .explain = explain,

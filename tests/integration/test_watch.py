@@ -1,7 +1,13 @@
-"""What `watch` shows: on a terminal a line that moves under those that stay, elsewhere lines alone."""
+"""What `watch` shows: on a terminal a line that moves under those that stay, elsewhere lines alone; and how it goes on when
+the daemon ends."""
+import json
 import os
 import pty
+import signal
 import subprocess
+import threading
+
+import pytest
 
 import harness
 from harness import shape
@@ -27,7 +33,13 @@ class Terminal:
                                         env={**os.environ, "TERM": "xterm", **env})
         os.close(theirs)
 
-    def read(self):
+    def read_until(self, words):
+        raw = b""
+        while words not in raw:
+            raw += os.read(self.ours, 65536)
+        return raw.decode()
+
+    def read(self, status=0):
         """All of it, until the command has ended."""
         raw = b""
         while True:
@@ -39,7 +51,7 @@ class Terminal:
                 break
             raw += part
         os.close(self.ours)
-        assert self.process.wait(harness.DEADLINE) == 0, raw
+        assert self.process.wait(harness.DEADLINE) == status, raw
         return raw.decode()
 
 
@@ -83,3 +95,191 @@ def test_elsewhere_it_is_lines_alone(daemon):
         raw = terminal.read() if command else process.communicate(timeout=harness.DEADLINE)[0]
         assert ESCAPE not in raw and f"job {job}  round 2" in raw and f"job {job}  done" in raw
         daemon.ctl("forget", *shape())
+
+
+# ---- over the daemon's end ----
+
+class Watcher:
+    """A watch whose lines are waited for."""
+
+    def __init__(self, daemon, *words, as_json=True):
+        self.process = daemon.ctl_start("watch", *words, as_json=as_json)
+        self.as_json = as_json
+        self.lines = []
+        # So that a line that never comes is a failure.
+        self.guard = threading.Timer(2 * harness.DEADLINE, self.process.kill)
+        self.guard.start()
+
+    def line(self, wanted):
+        """The next line for which wanted(line) holds."""
+        while True:
+            line = self.process.stdout.readline()
+            assert line, f"the watch ended after {self.lines}: {self.process.stderr.read()}"
+            self.lines.append(json.loads(line) if self.as_json else line.rstrip("\n"))
+            if wanted(self.lines[-1]):
+                return self.lines[-1]
+
+    def event(self, name, **members):
+        return self.line(lambda line: line["event"] == name and
+                         all(line.get(member) == value for member, value in members.items()))
+
+    def end(self):
+        """Its exit status, after all of its lines."""
+        output, complaint = self.process.communicate(timeout=harness.DEADLINE)
+        self.lines += output.splitlines()
+        self.complaint = complaint
+        return self.process.returncode
+
+
+@pytest.fixture
+def watchers():
+    made = []
+
+    def make(*arguments, **options):
+        made.append(Watcher(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for watcher in made:
+        watcher.guard.cancel()
+        watcher.process.kill()
+        watcher.process.communicate()
+
+
+def restart(daemon):
+    daemon.restart()
+
+
+def kill_and_start(daemon):
+    daemon.kill()
+    daemon.start()
+
+
+@pytest.mark.parametrize("again", [restart, kill_and_start])
+def test_a_watch_goes_on_with_the_next_daemon(daemon, watchers, again):
+    watcher = watchers(daemon)
+    watcher.event("watching")
+    for _ in range(3):
+        again(daemon)
+        watcher.event("away")
+        back = watcher.event("back")
+        assert f"pid {daemon.pid}" in back["reason"]
+        job = daemon.ctl("tune", *shape(), "--no-wait", "--force").json[0]["job"]
+        watcher.event("started", job=job)
+        watcher.event("ended", job=job, state="done")
+    names = [line["event"] for line in watcher.lines]
+    assert names.count("away") == names.count("back") == 3, "each is said once"
+
+
+def test_it_waits_for_as_long_as_there_is_no_daemon_and_says_so_in_words(daemon, watchers):
+    watcher = watchers(daemon, as_json=False)
+    watching(daemon)
+    daemon.stop()
+    assert watcher.line(lambda line: True).startswith("-- flytuned went away: ")
+    daemon.start()
+    back = watcher.line(lambda line: True)
+    assert back.startswith(f"-- flytuned is back: pid {daemon.pid}, up ") and "not shown" in back
+    daemon.tune()
+    watcher.line(lambda line: "  done" in line)
+
+
+@pytest.mark.parametrize("again", [restart, kill_and_start])
+def test_the_watch_of_one_job_ends_with_it_whichever_daemon_ends_it(daemon, watchers, again):
+    job = job_of(daemon)
+    watcher = watchers(daemon, job)
+    watcher.event("watching")
+    again(daemon)
+    watcher.event("back")
+    daemon.ctl("resume")
+    watcher.event("ended", job=job, state="done")
+    assert watcher.end() == 0
+
+
+def test_the_watch_of_a_job_that_ended_meanwhile_tells_its_end(daemon, watchers):
+    job = job_of(daemon)
+    watcher = watchers(daemon, job)
+    watcher.event("watching")
+    watcher.process.send_signal(signal.SIGSTOP)
+    daemon.restart()
+    daemon.ctl("cancel", job)
+    watcher.process.send_signal(signal.SIGCONT)
+    watcher.event("ended", job=job, state="cancelled")
+    assert watcher.end() == 4
+
+
+@pytest.mark.parametrize("script, status", [((), 0), (("at verify * wrong",), 4)], ids=["done", "failed"])
+def test_the_watch_of_a_job_that_is_over_ends_at_once(daemon, runner, script, status):
+    runner.write(*script)
+    daemon.ctl("tune", *shape(), check=False)
+    job = daemon.ctl("jobs").json["jobs"][0]["job"]
+    done = daemon.ctl("watch", job, check=False)
+    assert done.status == status
+    assert json.loads(done.output.splitlines()[-1])["event"] == "ended"
+
+
+def test_the_watch_of_a_job_that_never_was_says_so(daemon):
+    done = daemon.ctl("watch", 4711, as_json=False, check=False)
+    assert done.status == 1 and "4711" in done.complaint
+
+
+def test_once_ends_with_the_daemon(daemon, watchers):
+    watcher = watchers(daemon, "--once")
+    watcher.event("watching")
+    daemon.kill()
+    assert watcher.end() == 3 and watcher.complaint.startswith("flytunectl: ")
+
+
+def test_without_a_daemon_at_the_start_it_does_not_wait(daemons, runner):
+    done = harness.ctl(daemons(runner).path, "watch", as_json=False, check=False)
+    assert done.status == 3 and done.complaint
+
+
+def test_a_daemon_that_is_full_is_waited_for(daemons, runner, watchers):
+    daemon = daemons(runner, arguments=["--max-clients", 2]).start()
+    watcher = watchers(daemon)
+    watcher.event("watching")
+    watcher.process.send_signal(signal.SIGSTOP)
+    daemon.restart()
+    with daemon.peer(), daemon.peer() as peer:
+        watcher.process.send_signal(signal.SIGCONT)
+        watcher.event("away")
+        harness.until(lambda: peer.call("status").get("sessions_refused", 0) >= 2, "it has tried twice")
+    watcher.event("back")
+
+
+@pytest.mark.parametrize("while_away", [False, True], ids=["watching", "waiting"])
+def test_an_interrupt_ends_it_by_that_signal(daemon, watchers, while_away):
+    watcher = watchers(daemon)
+    watcher.event("watching")
+    if while_away:
+        daemon.stop()
+        watcher.event("away")
+    watcher.process.send_signal(signal.SIGINT)
+    assert watcher.end() == -signal.SIGINT and watcher.complaint == ""
+
+
+def test_it_ends_when_nobody_reads_any_more(daemon, watchers):
+    watcher = watchers(daemon)
+    watcher.event("watching")
+    daemon.stop()
+    watcher.event("away")
+    watcher.process.stdout.close()
+    assert watcher.process.wait(harness.DEADLINE) in (0, 1)
+
+
+@pytest.mark.parametrize("command", ["watch", "tune"])
+def test_an_interrupt_on_a_terminal_leaves_the_prompt_a_line_of_its_own(daemon, runner, command):
+    gate = runner.gate("build")
+    runner.write(f"at build 3 gate {gate}")
+    daemon.ctl("pause")
+    terminal = Terminal(harness.ctl_command(daemon.path, *(["watch"] if command == "watch" else ["tune", *shape()]), as_json=False))
+    watching(daemon)
+    if command == "watch":
+        daemon.ctl("tune", *shape(), "--no-wait")
+    daemon.ctl("resume")
+    gate.arrived()
+    raw = terminal.read_until(b"settled")
+    terminal.process.send_signal(signal.SIGINT)
+    raw += terminal.read(-signal.SIGINT)
+    gate.release()
+    assert raw.endswith("\r\n") and raw.count(f"{ESCAPE}[?7l") <= raw.count(f"{ESCAPE}[?7h")
