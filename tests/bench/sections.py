@@ -181,11 +181,12 @@ def in_process(table, served, threads, n, what):
     assert said["unlike"] == 0 and calls["unlike"] == 0 and calls["one_more"] == calls["calls"] + 1, (said, calls)
     probes = ("probe", "probe_copy", "probe_hash")
     beside = {name: Ratio(said["lookup"], said[name]) for name in probes}
+    count = f"{threads} thread{'s' if threads > 1 else ''}"
     table.add(f"{threads}, {what}", *(f"{median(said[name]):.1f}" for name in ("lookup", *probes)), *beside.values(),
               f"{calls['calls']} in {calls['lookups']:,}")
-    table.bar(f"lookup in process, {threads} threads, {what}, beside a probe that gives as much",
+    table.bar(f"lookup in process, {count}, {what}, beside a probe that gives as much",
               beside["probe_copy"].median, most=2)
-    table.bar(f"system calls in {calls['lookups']:,} lookups, {threads} threads, {what}", calls["calls"], most=0)
+    table.bar(f"system calls in {calls['lookups']:,} lookups, {count}, {what}", calls["calls"], most=0)
     table.data[f"{threads} {what}"] = {"times": said, "calls": calls}
     return said
 
@@ -577,7 +578,7 @@ def curves():
             clients[number] = {name: one["rounds"] for name, one in said.items()}
             for name, rounds in clients[number].items():
                 words = {"tuned": "lookup", "echo": "libuv echo", "redis": "Redis GET"}[name]
-                table.add(f"{number:,} clients, {words}", spread(rounds, "p50"), spread(rounds, "p99"), rate(rounds))
+                table.add(f"{number:,} client{'s' if number > 1 else ''}, {words}", spread(rounds, "p50"), spread(rounds, "p99"), rate(rounds))
     table.data = {"entries": entries, "clients": clients}
     return table
 
