@@ -540,10 +540,13 @@ static bool is_background(const struct job *job)
  * and cannot put others off for longer than that command could. */
 static bool follows(const struct queue *queue, const struct job *job)
 {
+	uint64_t created = job->info.created_at_ns, last = queue->last_created_ns;
+
+	/* Either way: one of a higher priority may have gone before those that are older. */
 	return job->keyed && job->key.kernel == queue->last.kernel && job->key.device == queue->last.device &&
 	        memcmp(job->key.problem.hash, queue->last.problem.hash, sizeof(job->key.problem.hash)) == 0 &&
 	        job->info.owner == queue->last_owner &&
-	        job->info.created_at_ns - queue->last_created_ns < together_ns;
+	        (created > last ? created - last : last - created) < together_ns;
 }
 
 static bool before(const struct queue *queue, const struct job *a, const struct job *b)

@@ -250,20 +250,34 @@ def test_no_wait_returns_while_the_sweep_goes_on(daemon, runner):
     assert daemon.lookup()["source"] == "tuned"
 
 
-def test_jobs_run_by_priority_then_age(daemon, runner):
+def order_of(daemon, runner, wanted):
+    """The numbers, in `wanted`, of jobs in the order in which they run: all are queued while the first runs."""
     gate = runner.gate("sweep")
     runner.write(f"at sweep once gate {gate}")
     with daemon.peer() as peer:
-        jobs = {}
-        for m, priority in ((1, 0), (2, 0), (3, 50), (4, -5)):
-            jobs[m] = peer.call("tune", kernel="rmsnorm", problem=problem(m=m), priority=priority)["job"]
-            if m == 1:
+        jobs = []
+        for fields, options in wanted:
+            jobs.append(peer.call("tune", kernel="rmsnorm", problem=problem(**fields), **options)["job"])
+            if len(jobs) == 1:
                 gate.arrived()
         gate.release()
-        for job in jobs.values():
+        for job in jobs:
             assert peer.call("wait", job=job)["state"] == "done"
-        ended = sorted((peer.call("jobs", job=job)["jobs"][0]["ended_at_ns"], m) for m, job in jobs.items())
-    assert [m for _, m in ended] == [1, 3, 2, 4]
+        ended = [peer.call("jobs", job=job)["jobs"][0]["ended_at_ns"] for job in jobs]
+    return sorted(range(len(jobs)), key=ended.__getitem__)
+
+
+def test_jobs_run_by_priority_then_age(daemon, runner):
+    wanted = [(1, 0), (2, 0), (5, 0), (3, 50), (6, 0), (4, -5)]
+    order = order_of(daemon, runner, [({"m": m}, {"priority": priority}) for m, priority in wanted])
+    assert [wanted[at][0] for at in order] == [1, 3, 2, 5, 6, 4]
+
+
+def test_the_rest_of_a_ladder_goes_before_what_is_older_but_another_problem(daemon, runner):
+    """It shares what the device was given for the sweep before."""
+    wanted = [(1, 4096), (1, 1024), (2, 4096), (2, 1024), (3, 4096)]
+    order = order_of(daemon, runner, [({"m": m, "n": n}, {}) for m, n in wanted])
+    assert [wanted[at] for at in order] == [(1, 4096), (2, 4096), (3, 4096), (1, 1024), (2, 1024)]
 
 
 def test_watch_tells_of_every_trial_and_the_end(daemon, runner):
