@@ -20,6 +20,9 @@ static const double check_slower = 0.1;
 /* A hash that no space has: the winner was chosen from a part of it. */
 static const uint64_t space_in_part = 1;
 
+/* A runner that puts its next round off for longer is not believed. */
+static const uint64_t put_off_most_ns = 2000000000;
+
 /* No launch takes so long; a sample above is nonsense. */
 static const uint64_t sample_max_ps = 100ULL * 1000000000000ULL;
 static const char not_in_space[] = "no longer in the space";
@@ -382,7 +385,9 @@ static struct trials *merge(const struct subject *subject, struct trials *known,
 
 /* ---- a part of the space ---- */
 
-/* Picks the winner, what it was tied with, and the default, at most so many, by the trials that it won. */
+/* Picks the old winner and the default: which of the old best is the best is not asked, as long as the one that was
+ * served holds. If it does not, those that it was tied with are picked too, at most so many, by the trials that it
+ * won. */
 static void pick_best(struct sweep *sweep, const struct store_answer *known, const struct trials *old)
 {
 	struct ft_standing standing[FT_SPACE_MAX];
@@ -398,6 +403,8 @@ static void pick_best(struct sweep *sweep, const struct store_answer *known, con
 		sweep->picked[index] = true;
 		left--;
 	}
+	if (!sweep->wider)
+		return;
 	trials_decide(old, members, sweep->options->band_ppm, true, false, standing, &decision);
 	for (uint32_t i = 0; i < members && left > 0; i++) {
 		if (!standing[i].tied || old->trial[i].sample_ps == NULL)
@@ -432,10 +439,10 @@ static void pick(struct sweep *sweep)
 	store_end(sweep->store);
 	index = found ? trials_find(sweep->trials, &known.winner.config) : -1;
 	if (index < 0 || (uint32_t)index >= sweep->members ||
-	        sweep->trials->trial[index].status != TRIAL_WAITING)
+	        (sweep->trials->trial[index].status != TRIAL_WAITING && !sweep->wider))
 		goto whole;
+	sweep->held = known.winner;
 	if (sweep->check && known.winner.identity == sweep->subject.kernel->identity) {
-		sweep->held = known.winner;
 		sweep->picked[index] = true;
 		sweep->picked[sweep->trials->standard] = true;
 	} else if (sweep->few && old != NULL) {
@@ -541,6 +548,9 @@ static void ask_sweep(struct sweep *sweep)
 		end_failed(sweep, "no memory for a sweep");
 		goto out;
 	}
+	/* Under another identity nothing of it is known. */
+	if (!sweep->past->open || sweep->past->fresh > sweep->trials->rounds)
+		*sweep->past = (struct sweep_past){0};
 	request->job = sweep->job->job;
 	(void)snprintf(request->kernel, sizeof(request->kernel), "%s", sweep->subject.kernel->schema.kernel);
 	request->problem = sweep->subject.problem;
@@ -550,20 +560,60 @@ static void ask_sweep(struct sweep *sweep)
 	request->rounds = sweep->trials->rounds;
 	request->seed = sweep->trials->seed;
 	request->budget_ns = sweep->job->budget_ns != 0 ? sweep->job->budget_ns : sweep->options->budget_ns;
+	request->budget_ns -=
+	        sweep->past->spent_ns < request->budget_ns ? sweep->past->spent_ns : request->budget_ns;
+	request->later = true;
+	if (sweep->past->open) {
+		sweep->trials->sweep_ns = sweep->past->sweep_ns;
+		request->fresh = sweep->past->fresh;
+		request->age_ns = monotonic_ns() - sweep->past->last_ns;
+	}
 	request->band_ppm = sweep->options->band_ppm;
 	request->min_rounds = ft_rule_usual.min_rounds;
 	request->max_rounds = ft_rule_usual.max_rounds;
+	/* What was known before speaks too: a moment's weather costs no more than a whole sweep, which follows. */
+	request->hasty = sweep->picked != NULL;
 	sweep->phase = SWEEP_RUNS;
 	sweep->busy = -1;
 	sweep->busy_stage = STAGE_START;
 	sweep->began_ns = monotonic_ns();
-	sweep->samples = sweep->disturbed = 0;
+	sweep->samples = sweep->past->samples;
+	sweep->disturbed = sweep->past->disturbed;
 	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
 	        sweep_replied, sweep);
 out:
 	ft_writer_free(&members);
 	free(member);
 	free(request);
+}
+
+static uint32_t count_picked(const struct sweep *sweep)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; sweep->picked != NULL && i < sweep->members; i++)
+		count += sweep->picked[i];
+	return count;
+}
+
+/* The old winner did not hold after an upgrade: what it was tied with is tried too. False if there is nothing more to
+ * try. */
+static bool try_wider(struct sweep *sweep, const struct ft_decision *decision)
+{
+	int32_t index = trials_find(sweep->trials, &sweep->held.config);
+	uint32_t picked = count_picked(sweep);
+
+	if (!sweep->few || picked == 0 || sweep->wider ||
+	        (decision->verdict == FT_VERDICT_WINNER && (int64_t)decision->winner == index))
+		return false;
+	free(sweep->picked);
+	sweep->wider = true;
+	pick(sweep);
+	if (count_picked(sweep) == picked)
+		return false;
+	stop_clock(sweep);
+	ask_sweep(sweep);
+	return true;
 }
 
 /* Reads the members of a space; fails on what no space may hold. */
@@ -615,6 +665,7 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	sweep->trials->seed &= INT64_MAX; /* so that every language can hold it */
 	free(sweep->picked);
 	sweep->picked = NULL;
+	sweep->wider = false;
 	if (sweep->check || sweep->few)
 		pick(sweep);
 	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))
@@ -783,6 +834,8 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 		conclude_check(sweep, &decision);
 		return;
 	}
+	if (try_wider(sweep, &decision))
+		return;
 	if (decision.verdict != FT_VERDICT_WINNER) {
 		end_failed(sweep, "no config can win: %s", decision.reason);
 		return;
@@ -803,6 +856,21 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 	end(sweep, SWEEP_DECIDED, NULL);
 }
 
+/* Its next round is due only then: others may have the device meanwhile. */
+static void put_off(struct sweep *sweep, uint64_t wait_ns)
+{
+	struct sweep_past *past = sweep->past;
+
+	past->open = true;
+	past->samples = sweep->samples;
+	past->disturbed = sweep->disturbed;
+	past->spent_ns += monotonic_ns() - sweep->began_ns;
+	stop_clock(sweep);
+	past->sweep_ns = sweep->trials->sweep_ns;
+	past->due_ns = monotonic_ns() + (wait_ns < put_off_most_ns ? wait_ns : put_off_most_ns);
+	end(sweep, SWEEP_LATER, NULL);
+}
+
 static void sweep_replied(void *data, struct ft_view view, const struct ft_error *failure)
 {
 	struct sweep *sweep = data;
@@ -818,6 +886,8 @@ static void sweep_replied(void *data, struct ft_view view, const struct ft_error
 		end_failed(sweep, "%s", failure->message);
 	else if (sweep->cancelled)
 		end(sweep, SWEEP_CANCELLED, NULL);
+	else if (sweep->past->fresh > 0 && strcmp(reply.outcome, "later") == 0)
+		put_off(sweep, reply.wait_ns);
 	else
 		conclude(sweep, &reply);
 }
@@ -943,6 +1013,8 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		samples[trials->rounds] = sample[i];
 	}
 	trials->rounds++;
+	sweep->past->fresh++;
+	sweep->past->last_ns = monotonic_ns();
 	sweep->samples += count;
 	sweep->disturbed += event->disturbed < count ? event->disturbed : count;
 	sweep->busy = -1;
@@ -1063,11 +1135,12 @@ static bool find_subject(struct sweep *sweep, struct ft_error *error)
 	return true;
 }
 
-void sweep_start(struct sweep *sweep, struct ft_job *job)
+void sweep_start(struct sweep *sweep, struct ft_job *job, struct sweep_past *past)
 {
 	struct ft_error error;
 
 	sweep->job = job;
+	sweep->past = past;
 	sweep->force = job->force && !job->begun;
 	sweep->lets_go = false;
 	sweep->check = job->check;
@@ -1112,6 +1185,7 @@ void sweep_runner_gone(
 	if (sweep->slot != slot || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
 		return;
 	stop_clock(sweep);
+	sweep->past->open = false;
 	if (sweep->cancelled) {
 		end(sweep, SWEEP_CANCELLED, NULL);
 		return;

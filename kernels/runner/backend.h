@@ -75,7 +75,7 @@ struct ft_backend {
 	 * a few rounds do. 0: not at all. */
 	uint64_t spread_ns;
 
-	/* One sweep at a time. Buffers, the float64 reference, random inputs from the seed. */
+	/* One sweep at a time; one that was put off comes again with the same seed. Buffers, the float64 reference, random inputs from the seed. */
 	int (*prepare)(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);
 	int (*build_start)(struct ft_backend *self, size_t index, struct ft_error *error);
 	/* Waits for one build that was started: 1 and it, 0 if none is pending, -1 if builds cannot go on at
@@ -89,7 +89,7 @@ struct ft_backend {
 	/* One more part of a sample of one config; 0 in `sample_ps` while there are more to come. Parts of others
 	 * are measured in between, so that all samples of a round see the same weather. When it is whole:
 	 * picoseconds a launch, caches cold as stated in `method`. The first sample of each config in a sweep is
-	 * thrown away, so it may size that config's batch. 0, -1 or FT_BACKEND_LOST. */
+	 * thrown away, so it may size that config's batch and be no more than a sign. 0, -1 or FT_BACKEND_LOST. */
 	int (*measure)(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
 	void (*finish)(struct ft_backend *self);
 	uint64_t disturbed;          /* samples so far that something else on the device disturbed */

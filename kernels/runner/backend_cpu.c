@@ -34,7 +34,10 @@ enum {
 	WARM_MS = 50,
 	SETS_MOST = 1 << 20,
 	ROOM_PART = 2, /* of the free memory, a sweep takes at most one part in so many */
-	WINDOWS = 15,  /* of a sample, where launches are short */
+	PAGE = 4096,
+	HUGE_PAGE = 2 << 20,
+	SIZED_KEPT = 16, /* sweeps whose batches are remembered */
+	WINDOWS = 15,    /* of a sample, where launches are short */
 	WINDOWS_MOST = 64,
 	STEAL_ROUGH = 10, /* percent of the processors that the host took away */
 	SETTLE_LEAST = 8, /* launches in a window of which one more, before it, is not too many */
@@ -43,6 +46,7 @@ enum {
 static const uint64_t spread_ns = 1000000000; /* of the first rounds */
 static const uint64_t sample_ns = 1000000;    /* of one sample, at least */
 static const uint64_t patience_ns = 8000000;  /* spent on one that is disturbed, at most */
+static const uint64_t cools_ns = 10000000;    /* without work; then clocks have to be brought up again */
 
 /* One array of the problem: guards around m rows at the problem's stride. */
 struct extent {
@@ -58,6 +62,24 @@ struct extent {
 struct batch {
 	uint64_t launches; /* a window; 0: not sized yet */
 	uint32_t windows;  /* a sample */
+};
+
+/* What is timed with. It outlives a sweep: inputs are ordinary elements from end to end, whatever rows a problem
+ * makes of them, and nothing reads the outputs. */
+struct arena {
+	char *memory;
+	size_t room; /* bytes of inputs, and as many of outputs behind them */
+	size_t size; /* as mapped */
+	enum rmsnorm_dtype dtype;
+	bool filled;
+	uint64_t made; /* for whoever counts what sweeps share */
+};
+
+/* The batches of a sweep that may be gone on with. */
+struct sized {
+	uint64_t seed;
+	size_t count;
+	struct batch *batch;
 };
 
 /* A sample in the making: its windows lie between those of other configs. */
@@ -85,13 +107,14 @@ struct cpu {
 	struct ft_rmsnorm_cpu_plan *plan;
 	bool *pending;
 	struct batch *batch;
+	bool *sampled; /* the sample that is thrown away was taken */
 	struct windows *windows;
 	size_t warm_index;
 	struct rmsnorm_problem problem;
 	struct extent extent;
-	char *memory;
+	char *memory; /* the pair of arrays that is verified with */
 	size_t memory_size;
-	size_t sets; /* pairs of arrays to time with; another one, at the front, is verified with */
+	size_t sets; /* pairs of arrays to time with */
 	bool shared; /* memory was short: the one pair serves both */
 	size_t at;   /* the pair that is next */
 	size_t step; /* from one to the next, so that no prefetcher guesses it */
@@ -106,6 +129,13 @@ struct cpu {
 	struct ft_steal steal;
 	uint64_t samples;
 	uint64_t disturbed;
+
+	/* Between sweeps. */
+	struct arena arena;
+	struct sized sized[SIZED_KEPT];
+	size_t next_sized;
+	uint64_t hot_ns;    /* since when the cores have been at work */
+	uint64_t worked_ns; /* until when */
 };
 
 static struct cpu *self_of(struct ft_backend *backend)
@@ -280,11 +310,16 @@ static int cpu_open(struct ft_backend *backend, struct ft_error *error)
 }
 
 static void cpu_finish(struct ft_backend *backend);
+static void free_arena(struct arena *arena);
 
 static void cpu_close(struct ft_backend *backend)
 {
 	struct cpu *cpu = self_of(backend);
 	cpu_finish(backend);
+	free_arena(&cpu->arena);
+	for (size_t i = 0; i < SIZED_KEPT; i++)
+		free(cpu->sized[i].batch);
+	memset(cpu->sized, 0, sizeof(cpu->sized));
 	free(cpu->cpu);
 	cpu->cpu = NULL;
 	backend->device_count = 0;
@@ -318,12 +353,22 @@ static void parallel_work(void *context, uint32_t worker)
 	}
 }
 
+/* Work that began then has just ended. */
+static void note_work(struct cpu *cpu, uint64_t began_ns)
+{
+	if (began_ns > cpu->worked_ns + cools_ns)
+		cpu->hot_ns = began_ns;
+	cpu->worked_ns = ft_clock_ns();
+}
+
 static void in_parallel(
         struct cpu *cpu, size_t count, void (*piece)(void *context, size_t index), void *context)
 {
+	uint64_t began = ft_clock_ns();
 	struct parallel parallel = {.count = count, .piece = piece, .context = context};
 	atomic_init(&parallel.next, 0);
 	ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), parallel_work, &parallel);
+	note_work(cpu, began);
 }
 
 /* ---- arrays ---- */
@@ -343,12 +388,15 @@ static char *timed_in(const struct cpu *cpu, size_t index)
 {
 	if (cpu->shared)
 		return verified_in(cpu);
-	return cpu->memory + 2 * cpu->extent.size + index * 2 * cpu->extent.slot;
+	return cpu->arena.memory + index * cpu->extent.slot;
 }
 
+/* In a page it lies to its input as an array does that follows it at once. */
 static char *timed_out(const struct cpu *cpu, size_t index)
 {
-	return cpu->shared ? verified_out(cpu) : timed_in(cpu, index) + cpu->extent.slot;
+	if (cpu->shared)
+		return verified_out(cpu);
+	return timed_in(cpu, index) + cpu->arena.room + cpu->extent.slot % PAGE;
 }
 
 static uint64_t mix(uint64_t z)
@@ -389,10 +437,20 @@ static double odd_factor(enum rmsnorm_dtype dtype, uint64_t kind, uint64_t rando
 struct fill {
 	const struct cpu *cpu;
 	char *data; /* row 0 */
-	bool odd;
 	size_t rows_a_piece;
 	uint64_t seed;
 };
+
+static void store_element(enum rmsnorm_dtype dtype, char *to, double value)
+{
+	if (dtype == RMSNORM_F32) {
+		float narrow = (float)value;
+		memcpy(to, &narrow, sizeof(narrow));
+	} else {
+		uint16_t bits = dtype == RMSNORM_F16 ? rmsnorm_to_f16(value) : rmsnorm_to_bf16(value);
+		memcpy(to, &bits, sizeof(bits));
+	}
+}
 
 static void fill_piece(void *context, size_t index)
 {
@@ -407,16 +465,9 @@ static void fill_piece(void *context, size_t index)
 		for (size_t i = 0; i < problem->n; i++) {
 			uint64_t random = mix(state + i);
 			double value = uniform(random);
-			if (fill->odd && row < ODD_ROWS)
+			if (row < ODD_ROWS)
 				value *= odd_factor(problem->dtype, row, mix(random));
-			if (problem->dtype == RMSNORM_F32) {
-				float narrow = (float)value;
-				memcpy(data + i * sizeof(narrow), &narrow, sizeof(narrow));
-			} else {
-				uint16_t bits = problem->dtype == RMSNORM_F16 ? rmsnorm_to_f16(value)
-				                                              : rmsnorm_to_bf16(value);
-				memcpy(data + i * sizeof(bits), &bits, sizeof(bits));
-			}
+			store_element(problem->dtype, data + i * cpu->extent.element, value);
 		}
 	}
 }
@@ -434,10 +485,9 @@ static size_t row_pieces(const struct cpu *cpu)
 }
 
 /* Rows alone: what lies between them stays poison. */
-static void fill_rows(struct cpu *cpu, char *data, bool odd, uint64_t seed)
+static void fill_rows(struct cpu *cpu, char *data, uint64_t seed)
 {
-	struct fill fill = {
-	        .cpu = cpu, .data = data, .odd = odd, .rows_a_piece = rows_a_piece(cpu), .seed = seed};
+	struct fill fill = {.cpu = cpu, .data = data, .rows_a_piece = rows_a_piece(cpu), .seed = seed};
 	in_parallel(cpu, row_pieces(cpu), fill_piece, &fill);
 }
 
@@ -462,40 +512,16 @@ static void poison(struct cpu *cpu, char *array)
 	in_parallel(cpu, cpu->pieces, poison_block, &blocks);
 }
 
-/* The first timed input, to all the others; and outputs that are there. A piece is a part of a large pair or
- * a number of small ones. */
-struct spread {
-	const struct cpu *cpu;
-	size_t parts; /* of a pair; or */
-	size_t pairs; /* a piece */
-};
-
+/* The first piece of an arena, to all the others; and outputs that are there. */
 static void spread_piece(void *context, size_t index)
 {
-	const struct spread *spread = context;
-	const struct cpu *cpu = spread->cpu;
-	const size_t slot = cpu->extent.slot;
-	const char *from = timed_in(cpu, 0);
-	size_t first = spread->parts > 1 ? index / spread->parts : index * spread->pairs;
-	size_t offset = spread->parts > 1 ? index % spread->parts * PIECE : 0;
-	size_t size = spread->parts > 1 && slot - offset > PIECE ? PIECE : slot - offset;
-	for (size_t pair = first; pair < first + spread->pairs && pair < cpu->sets; pair++) {
-		if (pair > 0)
-			memcpy(timed_in(cpu, pair) + offset, from + offset, size);
-		memset(timed_out(cpu, pair) + offset, 0, size);
-	}
-}
-
-static void spread_input(struct cpu *cpu)
-{
-	const size_t slot = cpu->extent.slot;
-	struct spread spread = {.cpu = cpu, .parts = (slot + PIECE - 1) / PIECE, .pairs = 1};
-	if (spread.parts > 1) {
-		in_parallel(cpu, spread.parts * cpu->sets, spread_piece, &spread);
-		return;
-	}
-	spread.pairs = PIECE / slot;
-	in_parallel(cpu, (cpu->sets + spread.pairs - 1) / spread.pairs, spread_piece, &spread);
+	const struct arena *arena = context;
+	size_t offset = index * PIECE;
+	if (offset > 0 && offset < arena->room)
+		memcpy(arena->memory + offset, arena->memory, PIECE);
+	else if (offset >= arena->room)
+		memset(arena->memory + offset, 0,
+		        arena->size - offset > PIECE ? PIECE : arena->size - offset);
 }
 
 static void hash_block(void *context, size_t index)
@@ -558,8 +584,9 @@ static int choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error)
 	const struct rmsnorm_problem *problem = &cpu->problem;
 	const uint64_t verified = 2 * (uint64_t)cpu->extent.size;
 	const uint64_t timed = 2 * (uint64_t)cpu->extent.slot;
+	const uint64_t rest = 2 * (uint64_t)HUGE_PAGE; /* by which an arena is larger than what it holds */
 	const uint64_t touched = 2 * problem->m * (uint64_t)cpu->extent.row;
-	uint64_t room = free_memory() / ROOM_PART;
+	uint64_t room = (free_memory() + cpu->arena.size) / ROOM_PART;
 	if (cap != 0 && cap < room)
 		room = cap;
 	if (verified > room)
@@ -570,7 +597,7 @@ static int choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error)
 	uint64_t sets = wanted / touched + 1;
 	if (sets > SETS_MOST)
 		sets = SETS_MOST;
-	uint64_t fit = (room - verified) / timed;
+	uint64_t fit = room - verified > rest ? (room - verified - rest) / timed : 0;
 	cpu->shared = fit == 0;
 	cpu->sets = cpu->shared ? 1 : sets > fit ? fit : sets;
 	cpu->step = choose_step(cpu->sets);
@@ -595,28 +622,68 @@ static int measure_extent(struct cpu *cpu, struct ft_error *error)
 	return 0;
 }
 
+static char *map_memory(size_t size, struct ft_error *error)
+{
+	void *memory =
+	        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED) {
+		ft_fail_errno(error, errno, "cannot get %zu MiB", size / MEBIBYTE);
+		return NULL;
+	}
+	/* Refused where there are none: then it is slower, for all alike. */
+	(void)madvise(memory, size, MADV_HUGEPAGE);
+	return memory;
+}
+
+static void free_arena(struct arena *arena)
+{
+	if (arena->memory)
+		munmap(arena->memory, arena->size);
+	arena->memory = NULL;
+	arena->room = arena->size = 0;
+	arena->filled = false;
+}
+
+/* The one that is there serves if it is large enough and not so large that memory is only held. */
+static int prepare_arena(struct cpu *cpu, struct ft_error *error)
+{
+	struct arena *arena = &cpu->arena;
+	const size_t wanted = cpu->sets * cpu->extent.slot;
+	if (!arena->memory || arena->room < wanted || arena->room / 2 > wanted + HUGE_PAGE) {
+		free_arena(arena);
+		size_t room = (wanted + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+		arena->memory = map_memory(2 * room + PAGE, error);
+		if (!arena->memory)
+			return -1;
+		arena->room = room;
+		arena->size = 2 * room + PAGE;
+	}
+	if (arena->filled && arena->dtype == cpu->problem.dtype)
+		return 0;
+	uint64_t state = mix(~cpu->seed);
+	for (size_t i = 0; i < PIECE / cpu->extent.element; i++)
+		store_element(
+		        cpu->problem.dtype, arena->memory + i * cpu->extent.element, uniform(mix(state + i)));
+	in_parallel(cpu, (arena->size + PIECE - 1) / PIECE, spread_piece, arena);
+	arena->dtype = cpu->problem.dtype;
+	arena->filled = true;
+	arena->made++;
+	return 0;
+}
+
 static int allocate(struct cpu *cpu, struct ft_error *error)
 {
-	cpu->memory_size = 2 * cpu->extent.size;
-	if (!cpu->shared)
-		cpu->memory_size += cpu->sets * 2 * cpu->extent.slot;
-	void *memory = mmap(NULL, cpu->memory_size, PROT_READ | PROT_WRITE,
-	        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (memory == MAP_FAILED) {
-		ft_fail_errno(error, errno, "cannot get %zu MiB", cpu->memory_size / MEBIBYTE);
-		cpu->memory_size = 0;
+	cpu->memory = map_memory(2 * cpu->extent.size, error);
+	if (!cpu->memory)
 		return -1;
-	}
-	cpu->memory = memory;
-	/* Refused where there are none: then it is slower, for all alike. */
-	(void)madvise(memory, cpu->memory_size, MADV_HUGEPAGE);
+	cpu->memory_size = 2 * cpu->extent.size;
 	cpu->weight_size = cpu->problem.n * rmsnorm_dtype_size(cpu->problem.weight);
 	cpu->weight = aligned_alloc(64, (cpu->weight_size + 63) / 64 * 64);
 	cpu->pieces = (cpu->extent.size + PIECE - 1) / PIECE;
 	cpu->hash = calloc(cpu->pieces, sizeof(*cpu->hash));
 	if (!cpu->weight || !cpu->hash)
 		return ft_fail(error, FT_E_MEMORY, "no memory for the weights");
-	return 0;
+	return cpu->shared ? 0 : prepare_arena(cpu, error);
 }
 
 static void fill_all(struct cpu *cpu)
@@ -628,14 +695,32 @@ static void fill_all(struct cpu *cpu)
 
 	char *verified = verified_in(cpu);
 	poison(cpu, verified - GUARD);
-	fill_rows(cpu, verified, true, cpu->seed);
+	fill_rows(cpu, verified, cpu->seed);
 	struct blocks blocks = {.from = verified - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
 	in_parallel(cpu, cpu->pieces, hash_block, &blocks);
+}
 
-	if (!cpu->shared) {
-		fill_rows(cpu, timed_in(cpu, 0), false, ~cpu->seed);
-		spread_input(cpu);
+/* A sweep that is gone on with knows its batches already. */
+static void recall_batches(struct cpu *cpu)
+{
+	for (size_t i = 0; i < SIZED_KEPT; i++) {
+		struct sized *sized = &cpu->sized[i];
+		if (!sized->batch || sized->seed != cpu->seed || sized->count != cpu->count)
+			continue;
+		memcpy(cpu->batch, sized->batch, cpu->count * sizeof(*cpu->batch));
+		free(sized->batch);
+		sized->batch = NULL;
 	}
+}
+
+/* Takes them away from the sweep that ends. */
+static void remember_batches(struct cpu *cpu)
+{
+	struct sized *sized = &cpu->sized[cpu->next_sized];
+	cpu->next_sized = (cpu->next_sized + 1) % SIZED_KEPT;
+	free(sized->batch);
+	*sized = (struct sized){.seed = cpu->seed, .count = cpu->count, .batch = cpu->batch};
+	cpu->batch = NULL;
 }
 
 static void pin(struct cpu *cpu)
@@ -663,8 +748,9 @@ static int cpu_prepare(
 	cpu->plan = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->plan));
 	cpu->pending = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->pending));
 	cpu->batch = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->batch));
+	cpu->sampled = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->sampled));
 	cpu->windows = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->windows));
-	if (!cpu->plan || !cpu->pending || !cpu->batch || !cpu->windows)
+	if (!cpu->plan || !cpu->pending || !cpu->batch || !cpu->sampled || !cpu->windows)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", sweep->count);
 	if (measure_extent(cpu, error) < 0 || choose_sets(cpu, sweep->memory_cap, error) < 0)
 		return -1;
@@ -677,6 +763,7 @@ static int cpu_prepare(
 	for (size_t i = 0; i < sweep->count; i++)
 		ft_rmsnorm_cpu_resolve(cpu->set, &cpu->problem, &sweep->config[i], cores, &cpu->plan[i]);
 	fill_all(cpu);
+	recall_batches(cpu);
 	return 0;
 }
 
@@ -700,8 +787,10 @@ static void cpu_finish(struct ft_backend *backend)
 	cpu->plan = NULL;
 	free(cpu->pending);
 	cpu->pending = NULL;
-	free(cpu->batch);
-	cpu->batch = NULL;
+	if (cpu->batch)
+		remember_batches(cpu);
+	free(cpu->sampled);
+	cpu->sampled = NULL;
 	free(cpu->windows);
 	cpu->windows = NULL;
 	cpu->count = 0;
@@ -843,7 +932,9 @@ static int cpu_verify(struct ft_backend *backend, size_t index, double *largest,
 	char *out = verified_out(cpu);
 	*largest = 0;
 	poison(cpu, out - GUARD);
+	uint64_t began = ft_clock_ns();
 	launch(cpu, index, in, out, m);
+	note_work(cpu, began);
 	int result = check_output(cpu, out, m, largest, error);
 	if (result != 0)
 		return result;
@@ -888,6 +979,7 @@ static uint64_t time_batch(struct cpu *cpu, size_t index, uint64_t batch)
 	for (uint64_t i = 0; i < batch; i++)
 		next_launch(cpu, index);
 	uint64_t took = ft_clock_ns() - begin;
+	note_work(cpu, begin);
 	return took > cpu->clock.overhead_ns ? took - cpu->clock.overhead_ns : 1;
 }
 
@@ -974,13 +1066,17 @@ static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
 	(void)error;
 	ft_clock_probe(&cpu->clock);
 	uint64_t begin = ft_clock_ns();
-	while (ft_clock_ns() - begin < (uint64_t)WARM_MS * 1000000) {
+	note_work(cpu, begin);
+	while (begin - cpu->hot_ns < (uint64_t)WARM_MS * 1000000) {
 		if (cpu->warm_index < cpu->count)
 			next_launch(cpu, cpu->warm_index);
 		else
 			ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), empty_work, NULL);
+		note_work(cpu, begin);
+		begin = ft_clock_ns();
 	}
 	cpu->floor_ps = empty_launch_ps(cpu);
+	note_work(cpu, begin);
 	say_method(cpu);
 	return 0;
 }
@@ -999,8 +1095,15 @@ static int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sampl
 	struct windows *windows = &cpu->windows[index];
 	(void)error;
 	*sample_ps = 0;
-	if (cpu->batch[index].launches == 0)
-		size_batch(cpu, index);
+	if (!cpu->sampled[index]) {
+		cpu->sampled[index] = true;
+		if (cpu->batch[index].launches == 0)
+			size_batch(cpu, index);
+		else
+			next_launch(cpu, index);
+		*sample_ps = 1;
+		return 0;
+	}
 	const struct batch batch = cpu->batch[index];
 	/* Another config was on the cores: its code and the branches that it took are not this one's. */
 	if (batch.launches >= SETTLE_LEAST)
