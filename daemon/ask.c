@@ -119,9 +119,9 @@ static bool count_miss(struct requests *requests, const struct ft_lookup_request
 
 	/* What is stale comes back by itself; it is only told how much it is wanted. */
 	if (strncmp(requests->answer.reason, "stale", 5) == 0)
-		background_want(requests->background, &requests->subject, BACKGROUND_UPGRADE, asked);
+		background_want(requests->background, &requests->subject, WISH_UPGRADE, asked);
 	else if (request->tune_on_miss)
-		background_want(requests->background, &requests->subject, BACKGROUND_MISS, asked);
+		background_want(requests->background, &requests->subject, WISH_MISS, asked);
 	else
 		return place->serial != 0;
 	return false;

@@ -6,28 +6,15 @@
 #include <string.h>
 #include <time.h>
 
-const char *const background_cause_words[BACKGROUND_CAUSES] = {
-        [BACKGROUND_MISS] = "miss",
-        [BACKGROUND_BUSY] = "busy",
-        [BACKGROUND_GROWN] = "grown",
-        [BACKGROUND_UPGRADE] = "upgrade",
-};
-
 enum { SCAN_STEP = 64 };
 
 /* A device that was idle is believed to stay so for a while: sweeps notice by themselves if it does not. */
 static const uint64_t calm_ns = 10000000000;
 
-struct wish {
-	struct store_key key;
-	char kernel[FT_NAME_SIZE];
-	char device[FT_DEVICE_ID_SIZE];
-	struct ft_problem problem;
-	enum background_cause cause;
-	uint64_t asked;
-	uint32_t number;
-	bool given_up; /* its sweep failed; kept so that it is not tried again and again */
-};
+/* Of changed wishes, at the most as much is lost when the daemon is killed. */
+static const uint64_t save_after_ms = 5000;
+
+static const char wishes_note[] = "wishes";
 
 static void go(struct background *background);
 static void scan_on(struct background *background);
@@ -66,8 +53,40 @@ static struct wish *find(struct background *background, const struct store_key *
 	return NULL;
 }
 
+static void save(struct background *background)
+{
+	struct store_batch *batch = store_batch_new(background->store);
+	struct ft_writer list;
+
+	background->unsaved = false;
+	ft_writer_init_growing(&list, ft_bounds_large.bytes);
+	if (batch != NULL &&
+	        wishes_write(&list, background->wish, background->count, background->kept,
+	                background->kept_count) == 0 &&
+	        store_batch_note(batch, wishes_note, list.data, list.length) == 0)
+		store_submit(batch, NULL, NULL);
+	else
+		store_batch_drop(batch);
+	ft_writer_free(&list);
+}
+
+static void save_due(uv_timer_t *timer)
+{
+	save(timer->data);
+}
+
+/* A timer runs only while there is something to save. */
+static void save_later(struct background *background)
+{
+	if (background->unsaved)
+		return;
+	background->unsaved = true;
+	(void)uv_timer_start(&background->saver, save_due, save_after_ms, 0);
+}
+
 static void drop(struct background *background, struct wish *wish)
 {
+	save_later(background);
 	*wish = background->wish[--background->count];
 }
 
@@ -127,14 +146,15 @@ static struct wish *add(struct background *background, const struct store_key *k
 	return wish;
 }
 
-void background_want(struct background *background, const struct subject *subject,
-        enum background_cause cause, uint64_t asked)
+void background_want(
+        struct background *background, const struct subject *subject, enum wish_cause cause, uint64_t asked)
 {
 	struct wish *wish;
 
 	if (is_off(background) || subject->key.device == 0 || subject->key.kernel == 0)
 		return;
 	wish = find(background, &subject->key);
+	save_later(background);
 	if (wish != NULL) {
 		wish->asked = asked > wish->asked ? asked : wish->asked + 1;
 		return;
@@ -246,7 +266,7 @@ static bool is_granted(struct background *background, const struct wish *wish, c
 	if (store_get_answer(background->store, &subject->key, &known, NULL) == 1 &&
 	        ft_problem_equal(&known.problem, &subject->problem))
 		granted = known.winner.set && known.winner.identity == subject->kernel->identity &&
-		        wish->cause != BACKGROUND_BUSY && known.winner.rule_revision == FT_RULE_REVISION &&
+		        wish->cause != WISH_BUSY && known.winner.rule_revision == FT_RULE_REVISION &&
 		        known.winner.space_hash == subject_space_hash(subject);
 	store_end(background->store);
 	return granted;
@@ -256,9 +276,9 @@ static void start_wish(struct background *background, struct wish *wish, const s
 {
 	struct queue_ask ask = {
 	        .priority = QUEUE_BACKGROUND,
-	        .cause = background_cause_words[wish->cause],
-	        .force = wish->cause == BACKGROUND_BUSY,
-	        .few = wish->cause == BACKGROUND_UPGRADE,
+	        .cause = wish_cause_words[wish->cause],
+	        .force = wish->cause == WISH_BUSY,
+	        .few = wish->cause == WISH_UPGRADE,
 	};
 
 	background->family = wish->key;
@@ -325,9 +345,9 @@ void background_swept(
 		drop(background, wish);
 	scan_on(background);
 	if (job->few)
-		background_want(background, subject, BACKGROUND_GROWN, asked);
-	else if (busy && strcmp(job->cause, background_cause_words[BACKGROUND_BUSY]) != 0)
-		background_want(background, subject, BACKGROUND_BUSY, asked);
+		background_want(background, subject, WISH_GROWN, asked);
+	else if (busy && strcmp(job->cause, wish_cause_words[WISH_BUSY]) != 0)
+		background_want(background, subject, WISH_BUSY, asked);
 }
 
 /* ---- stale answers ---- */
@@ -355,7 +375,7 @@ static bool look_at(void *data, const struct store_key *key, const struct store_
 	struct device_kernel *kernel;
 	struct device *device = device_of(background, key, &kernel);
 	struct subject subject;
-	enum background_cause cause;
+	enum wish_cause cause;
 
 	if (device == NULL || !answer->winner.set || answer->pin.set)
 		return true;
@@ -363,10 +383,10 @@ static bool look_at(void *data, const struct store_key *key, const struct store_
 	            &answer->problem, NULL) != 0)
 		return true;
 	if (answer->winner.identity != kernel->identity)
-		cause = BACKGROUND_UPGRADE;
+		cause = WISH_UPGRADE;
 	else if (answer->winner.rule_revision != FT_RULE_REVISION ||
 	        answer->winner.space_hash != subject_space_hash(&subject))
-		cause = BACKGROUND_GROWN;
+		cause = WISH_GROWN;
 	else
 		return true;
 	background_want(background, &subject, cause, 0);
@@ -402,6 +422,40 @@ static void scan_on(struct background *background)
 	if (background->scanning && background->count < background->options->background_queue &&
 	        !uv_is_active((uv_handle_t *)&background->scanner))
 		(void)uv_idle_start(&background->scanner, scan_step);
+}
+
+/* ---- wishes from before a restart ---- */
+
+static void read_kept(struct background *background)
+{
+	struct ft_writer value;
+
+	ft_writer_init_growing(&value, ft_bounds_large.bytes);
+	if (store_begin(background->store, NULL) == 0) {
+		if (store_get_note(background->store, wishes_note, &value, NULL) == 1)
+			background->kept_count =
+			        wishes_read((struct ft_view){value.data, value.length}, &background->kept);
+		store_end(background->store);
+	}
+	ft_writer_free(&value);
+}
+
+/* Once every device was heard. What no device has a kernel for is forgotten. */
+static void take_kept(struct background *background)
+{
+	struct wish *kept = background->kept;
+	uint32_t count = background->kept_count;
+	struct subject subject;
+
+	background->kept = NULL;
+	background->kept_count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (subject_admit(&subject, background->devices, kept[i].kernel, kept[i].device,
+		            &kept[i].problem, NULL) == 0 &&
+		        subject.device->state == DEVICE_READY)
+			background_want(background, &subject, kept[i].cause, kept[i].asked);
+	}
+	free(kept);
 }
 
 /* ---- life ---- */
@@ -465,6 +519,8 @@ void background_settled(struct background *background, struct runner_slot *slot)
 		return;
 	if (background->slot == slot && !background->asking)
 		background->slot = NULL; /* it was being started to be asked */
+	if (!devices_probing(background->devices) && background->kept != NULL)
+		take_kept(background);
 	if (!devices_probing(background->devices) && !background->scanning && scan_is_due(background)) {
 		background->scanning = true;
 		memset(&background->scan, 0, sizeof(background->scan));
@@ -507,16 +563,22 @@ int background_init(struct background *background, uv_loop_t *loop, struct devic
 	if (background->wish == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for background work");
 	(void)uv_timer_init(loop, &background->timer);
+	(void)uv_timer_init(loop, &background->saver);
+	background->saver.data = background;
 	(void)uv_idle_init(loop, &background->scanner);
 	background->timer.data = background;
 	background->scanner.data = background;
+	read_kept(background);
 	return 0;
 }
 
 void background_stop(struct background *background)
 {
 	background->stopping = true;
+	if (background->unsaved)
+		save(background);
 	uv_close((uv_handle_t *)&background->timer, NULL);
+	uv_close((uv_handle_t *)&background->saver, NULL);
 	uv_close((uv_handle_t *)&background->scanner, NULL);
 }
 
@@ -524,4 +586,6 @@ void background_free(struct background *background)
 {
 	free(background->wish);
 	background->wish = NULL;
+	free(background->kept);
+	background->kept = NULL;
 }

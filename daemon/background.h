@@ -4,23 +4,12 @@
  * made stale, and from sweeps that were disturbed. They are kept in a table of bounded size, the most asked
  * first, and become jobs one at a time: only when nothing by hand waits, and when the runner says that others
  * hardly use the device. A background sweep makes way for whoever comes. While there is no wish there is no
- * timer either. */
+ * timer either. They outlive the daemon: a list of them is stored some seconds after a change, and when it stops. */
 #ifndef FLYTUNE_DAEMON_BACKGROUND_H
 #define FLYTUNE_DAEMON_BACKGROUND_H
 
 #include "daemon/queue.h"
-
-enum background_cause {
-	BACKGROUND_MISS,
-	BACKGROUND_BUSY,    /* measured while something else used the device */
-	BACKGROUND_GROWN,   /* chosen from a part of today's space */
-	BACKGROUND_UPGRADE, /* tuned under another compiler, driver or kernel source */
-	BACKGROUND_CAUSES
-};
-
-extern const char *const background_cause_words[BACKGROUND_CAUSES];
-
-struct wish;
+#include "daemon/wish.h"
 
 struct background {
 	struct devices *devices;
@@ -30,6 +19,10 @@ struct background {
 	const struct options *options;
 	struct wish *wish; /* room for options->background_queue */
 	uint32_t count;
+	struct wish *kept; /* from before a restart, until the devices were heard; NULL: none */
+	uint32_t kept_count;
+	bool unsaved; /* the list in the store is not today's */
+	uv_timer_t saver;
 	uint64_t dropped;         /* wishes that had no room */
 	struct store_key family;  /* of the last job: those near it go on before others */
 	uv_timer_t timer;         /* until a busy device is looked at again */
@@ -54,8 +47,8 @@ void background_stop(struct background *background);
 void background_free(struct background *background);
 
 /* Wishes for a sweep of a subject on a ready device; `asked` is how often it was asked for so far. */
-void background_want(struct background *background, const struct subject *subject,
-        enum background_cause cause, uint64_t asked);
+void background_want(
+        struct background *background, const struct subject *subject, enum wish_cause cause, uint64_t asked);
 /* Looks for the next thing to do; to be called when the queue is idle. */
 void background_idle(struct background *background, bool disturbed);
 /* A sweep has ended: its wish is granted, or another follows. */

@@ -153,6 +153,43 @@ def test_a_disturbed_result_is_marked_and_repeated_when_it_is_quiet(daemons, run
     assert not daemon.lookup(m=64).get("reason")
 
 
+def wished(daemons, runner):
+    """A daemon whose device is busy, so that three misses stay wishes; the last is asked most."""
+    runner.write("load 90")
+    daemon = start(daemons(runner, arguments=IDLE))
+    with daemon.peer() as peer:
+        for times, m in enumerate((64, 512, 8192), 1):
+            miss(peer, times, m=m)
+    assert daemon.status()["background"]["waiting"] == 3
+    return daemon
+
+
+def granted(daemon, runner):
+    runner.write("load 0")
+    daemon.start()
+    for m in (8192, 512, 64):
+        tuned(daemon, m=m)
+    assert [job["problem"]["m"] for job in jobs(daemon)] == [8192, 512, 64]
+    assert all(job["cause"] == "miss" for job in jobs(daemon))
+
+
+def test_wishes_outlive_a_stop(daemons, runner):
+    daemon = wished(daemons, runner)
+    daemon.stop()
+    granted(daemon, runner)
+    # What was granted is no wish any more.
+    daemon.restart()
+    assert daemon.status()["background"]["waiting"] == 0 and len(jobs(daemon)) == 3
+
+
+def test_wishes_that_were_stored_outlive_a_kill(daemons, runner):
+    daemon = wished(daemons, runner)
+    store, = daemon.state.glob("data.mdb")
+    until(lambda: b"Owishes" in store.read_bytes(), "they are stored")  # daemon/STORE.md
+    daemon.kill()
+    granted(daemon, runner)
+
+
 def test_one_whose_sweep_fails_is_not_tried_again_and_again(daemons, runner):
     runner.write("at build * lie fail")
     daemon = start(daemons(runner, arguments=ALWAYS))
