@@ -37,6 +37,7 @@ extern const struct command command_jobs;
 extern const struct command command_cancel;
 extern const struct command command_watch;
 extern const struct command command_lookup;
+extern const struct command command_list;
 extern const struct command command_tune;
 extern const struct command command_trials;
 extern const struct command command_explain;

@@ -13,6 +13,7 @@ static const struct command *const commands[] = {
         &command_status,
         &command_devices,
         &command_lookup,
+        &command_list,
         &command_tune,
         &command_trials,
         &command_explain,

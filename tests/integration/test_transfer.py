@@ -171,6 +171,28 @@ def test_an_unknown_kernel_is_told_and_left_out(filled, tmp_path):
 # ---- files that mean harm
 
 
+def test_all_answers_are_listed_with_where_they_come_from(filled, tmp_path):
+    path = tmp_path / "answers.json"
+    data, row = sample(filled, path)
+    elsewhere = {**row, "problem": {**row["problem"], "m": 13}, "origin": ORIGIN}
+    path.write_text(json.dumps({**data, "answers": [elsewhere]}))
+    filled.ctl("import", path)
+    said = filled.ctl("list").json
+    assert [(one["problem"]["m"], one["problem"]["n"], one["source"]) for one in said["answers"]] == [
+        (64, 1024, "tuned"), (1, 4096, "tuned"), (7, 4096, "pinned"), (13, 4096, "imported"), (64, 4096, "pinned"),
+        (512, 4096, "tuned"), (4096, 4096, "tuned")]
+    for one in said["answers"]:
+        served = filled.ctl("lookup", *shape(**one["problem"])).json
+        assert [served[name] for name in ("source", "config", "device")] == [one[name] for name in ("source", "config", "device")]
+        assert served["time_us"] is None or abs(served["time_us"] - one["time_us"]) < 0.001
+    assert filled.ctl("list", "another").json["answers"] == []
+    lines = filled.ctl("list", "rmsnorm", as_json=False).output.splitlines()
+    assert len(lines) == 8 and lines[0].split()[:3] == ["KERNEL", "PROBLEM", "DEVICE"]
+    # The moment before can be had as well, as everywhere.
+    token = f"{said['store']}:{said['generation'] - 1}"
+    assert len(filled.ctl("--generation", token, "list").json["answers"]) == 6
+
+
 def sample(daemon, path):
     data = export(daemon, path)
     row = next(row for row in data["answers"] if row["problem"]["m"] == 512)
