@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,10 +18,21 @@ static const char *const level_words[] = {
         [LOG_LEVEL_DEBUG] = "debug",
 };
 
+/* The variable says which stream is the journal's: a shell may hand it on, and standard error be a terminal or a file. */
+static bool is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat facts;
+
+	return stream != NULL && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+	        fstat(STDERR_FILENO, &facts) == 0 && facts.st_dev == device && facts.st_ino == inode;
+}
+
 void log_init(struct log *log, int level)
 {
 	log->level = level;
-	log->journal = getenv("JOURNAL_STREAM") != NULL;
+	log->journal = is_journal();
 }
 
 int log_level_parse(const char *word)

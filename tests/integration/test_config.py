@@ -107,3 +107,15 @@ def test_a_pause_and_running_jobs_outlive_a_reload(daemon, runner):
     daemon.heard("configuration reloaded")
     gate.release()
     harness.until(lambda: daemon.ctl("jobs", job).json["jobs"][0]["state"] == "done", "the job ends")
+
+
+def test_the_journals_form_of_lines_is_for_the_journal_alone(daemons, runner):
+    """A shell under systemd hands JOURNAL_STREAM on, whatever standard error is there."""
+    daemon = daemons(runner, env={"JOURNAL_STREAM": "8:1234"}).start()
+    daemon.stop()
+    before = daemon.log().splitlines()
+    assert before and not [line for line in before if line.startswith("<")]
+    facts = daemon.log_path.stat()
+    daemon.env = {"JOURNAL_STREAM": f"{facts.st_dev}:{facts.st_ino}"}
+    daemon.start()
+    assert daemon.log().splitlines()[len(before)].startswith("<6>ready ")
