@@ -231,7 +231,8 @@ void store_submit(struct store_batch *batch, store_done done, void *data)
 	} else {
 		*store->waiting_end = batch;
 		store->waiting_end = &batch->next;
-		pthread_cond_signal(&store->wake);
 	}
 	pthread_mutex_unlock(&store->lock);
+	/* Not before: the writer would only wake to wait for the lock. */
+	pthread_cond_signal(&store->wake);
 }

@@ -11,6 +11,7 @@
 
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/urgency.h"
 
 enum { EXIT_BAD_USAGE = 2 };
 
@@ -532,6 +533,7 @@ int main(int argc, char **argv)
 	}
 	(void)uv_timer_init(&daemon->loop, &daemon->watchdog);
 	daemon->watchdog.data = daemon;
+	log_line(&daemon->log, LOG_LEVEL_DEBUG, "loop priority nice=%d", urgency_raise());
 	if (start(daemon, &error) != 0) {
 		log_line(&daemon->log, LOG_LEVEL_ERROR, "cannot start: %s", error.message);
 		daemon->status = EXIT_FAILURE;

@@ -515,13 +515,17 @@ enum { TRIAL_VERIFIED = 1, TRIAL_DROPPED = 2 };
 
 struct knob_names {
 	uint32_t count;
+	bool in_order; /* every config's knobs have the first names, in this order */
 	const char *name[TRIAL_NAMES_MAX];
 };
 
-static uint32_t find_knob_name(const struct knob_names *names, const char *name)
+/* `likely` is where to look first. */
+static uint32_t find_knob_name(const struct knob_names *names, const char *name, uint32_t likely)
 {
 	uint32_t i = 0;
 
+	if (likely < names->count && strcmp(names->name[likely], name) == 0)
+		return likely;
 	while (i < names->count && strcmp(names->name[i], name) != 0)
 		i++;
 	return i;
@@ -530,26 +534,27 @@ static uint32_t find_knob_name(const struct knob_names *names, const char *name)
 static bool collect_knob_names(const struct trials *trials, struct knob_names *names)
 {
 	names->count = 0;
+	names->in_order = true;
 	for (uint32_t i = 0; i < trials->count; i++) {
 		const struct ft_config *config = &trials->trial[i].config;
 
 		for (uint32_t k = 0; k < config->count; k++) {
-			uint32_t at = find_knob_name(names, config->knob[k].name);
+			uint32_t at = find_knob_name(names, config->knob[k].name, k);
 
 			if (at == TRIAL_NAMES_MAX)
 				return false;
 			if (at == names->count)
 				names->name[names->count++] = config->knob[k].name;
+			names->in_order = names->in_order && at == k;
 		}
 	}
 	return true;
 }
 
-static void write_samples(struct ft_writer *writer, const uint64_t *sample)
+static void write_samples(struct ft_writer *writer, const uint64_t *sample, uint32_t rounds)
 {
 	uint8_t packed[FT_ROUNDS_MAX * 10];
 	size_t length = 0;
-	uint32_t rounds = FT_ROUNDS_MAX;
 
 	if (sample == NULL) {
 		ft_write_nil(writer);
@@ -587,12 +592,14 @@ static bool unpack_samples(const uint8_t *packed, size_t length, uint64_t *sampl
 	return shift == 0;
 }
 
-static void write_trial(struct ft_writer *writer, const struct trial *trial, const struct knob_names *names)
+static void write_trial(
+        struct ft_writer *writer, const struct trial *trial, const struct knob_names *names, uint32_t rounds)
 {
 	ft_write_array(writer, TRIAL_ELEMENTS);
 	ft_write_array(writer, 2 * trial->config.count);
 	for (uint32_t k = 0; k < trial->config.count; k++) {
-		ft_write_uint(writer, find_knob_name(names, trial->config.knob[k].name));
+		ft_write_uint(
+		        writer, names->in_order ? k : find_knob_name(names, trial->config.knob[k].name, k));
 		ft_write_int(writer, trial->config.knob[k].value);
 	}
 	ft_write_uint(writer, trial->status);
@@ -609,11 +616,12 @@ static void write_trial(struct ft_writer *writer, const struct trial *trial, con
 	else
 		ft_write_nil(writer); /* the reader takes finite numbers only */
 	ft_write_text(writer, trial->reason);
-	write_samples(writer, trial->sample_ps);
+	write_samples(writer, trial->sample_ps, rounds);
 }
 
 void record_write_trials(struct ft_writer *writer, const struct trials *trials)
 {
+	uint32_t rounds = trials->rounds < FT_ROUNDS_MAX ? trials->rounds : FT_ROUNDS_MAX;
 	struct knob_names names;
 
 	if (!collect_knob_names(trials, &names)) {
@@ -636,7 +644,7 @@ void record_write_trials(struct ft_writer *writer, const struct trials *trials)
 		ft_write_text(writer, names.name[i]);
 	ft_write_array(writer, trials->count);
 	for (uint32_t i = 0; i < trials->count; i++)
-		write_trial(writer, &trials->trial[i], &names);
+		write_trial(writer, &trials->trial[i], &names, rounds);
 }
 
 struct name_table {

@@ -1,6 +1,7 @@
 #include "daemon/sweep.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,9 +114,10 @@ static struct ft_event *note_event(struct sweep *sweep, const char *word)
 
 	if (note == NULL)
 		return NULL;
+	_Static_assert(sizeof(note->event.stage) == sizeof(sweep->job->stage), "a stage is copied whole");
 	note->event.job = sweep->job->job;
 	(void)snprintf(note->event.event, sizeof(note->event.event), "%s", word);
-	(void)snprintf(note->event.stage, sizeof(note->event.stage), "%s", sweep->job->stage);
+	memcpy(note->event.stage, sweep->job->stage, sizeof(note->event.stage));
 	note->event.trials = sweep->job->trials;
 	note->event.settled = sweep->job->settled;
 	note->event.round = sweep->job->rounds;
@@ -136,7 +138,7 @@ static void note_trial(struct sweep *sweep, uint32_t index)
 	event->config = trial->config;
 	(void)snprintf(event->status, sizeof(event->status), "%s",
 	        trial->status == TRIAL_WAITING ? "ok" : trial_status_word(trial->status));
-	(void)snprintf(event->reason, sizeof(event->reason), "%s", trial->reason);
+	memcpy(event->reason, trial->reason, sizeof(event->reason));
 	if (trial->sample_ps != NULL) {
 		event->time_ps = sweep->standing[index].median_ps;
 		event->ci_ps = sweep->standing[index].ci_ps;
@@ -311,7 +313,7 @@ static struct trials *merge(const struct subject *subject, struct trials *known,
 	struct trials *trials;
 
 	for (uint32_t i = 0; known != NULL && i < known->count && i < 2 * FT_SPACE_MAX; i++) {
-		bool inside = false;
+		bool inside = i < count && ft_config_equal(&known->trial[i].config, &config[i]);
 
 		for (uint32_t k = 0; k < count && !inside; k++)
 			inside = ft_config_equal(&known->trial[i].config, &config[k]);
@@ -334,8 +336,13 @@ static struct trials *merge(const struct subject *subject, struct trials *known,
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		struct trial *trial = &trials->trial[i];
-		int32_t before = known != NULL ? trials_find(known, &config[i]) : -1;
+		int32_t before = -1;
 
+		/* Mostly it stands where it stood. */
+		if (known != NULL && i < known->count && ft_config_equal(&known->trial[i].config, &config[i]))
+			before = (int32_t)i;
+		else if (known != NULL)
+			before = trials_find(known, &config[i]);
 		if (before >= 0 && before < 2 * FT_SPACE_MAX) {
 			*trial = known->trial[before];
 			known->trial[before].sample_ps = NULL; /* moved */
@@ -513,7 +520,7 @@ static void write_members(const struct sweep *sweep, struct ft_writer *writer, s
 		else if (!is_tried(sweep, i))
 			(void)snprintf(member->status, sizeof(member->status), "%s",
 			        trial_status_word(TRIAL_PRUNED));
-		(void)snprintf(member->code, sizeof(member->code), "%s", trial->code);
+		memcpy(member->code, trial->code, sizeof(member->code));
 		member->same_as = trial->status == TRIAL_SAME_CODE ? trial->same_as : 0;
 		member->verified = trial->verified;
 		member->dropped = trial->dropped;
@@ -616,6 +623,16 @@ static bool try_wider(struct sweep *sweep, const struct ft_decision *decision)
 	return true;
 }
 
+/* Of two configs in the schema's order. */
+static bool same_values(const struct ft_config *a, const struct ft_config *b)
+{
+	for (uint32_t i = 0; i < a->count; i++) {
+		if (a->knob[i].value != b->knob[i].value)
+			return false;
+	}
+	return true;
+}
+
 /* Reads the members of a space; fails on what no space may hold. */
 static int read_space(const struct ft_space_reply *reply, struct subject *subject, struct ft_config *config,
         char (*pruned)[FT_REASON_SIZE], uint32_t *count, struct ft_error *error)
@@ -635,7 +652,7 @@ static int read_space(const struct ft_space_reply *reply, struct subject *subjec
 			return -1;
 		memcpy(pruned[i], member.pruned, sizeof(pruned[i]));
 		for (uint32_t k = 0; k < i; k++) {
-			if (ft_config_equal(&config[k], &config[i]))
+			if (same_values(&config[k], &config[i]))
 				return ft_fail(error, FT_E_BAD_VALUE, "the space has a config twice");
 		}
 	}
@@ -690,8 +707,9 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 static void space_replied(void *data, struct ft_view reply, const struct ft_error *failure)
 {
 	struct sweep *sweep = data;
-	struct ft_config *config = calloc(FT_SPACE_MAX, sizeof(*config));
-	char(*pruned)[FT_REASON_SIZE] = calloc(FT_SPACE_MAX, sizeof(*pruned));
+	/* Not cleared: half a megabyte takes longer than all else here. */
+	struct ft_config *config = malloc(FT_SPACE_MAX * sizeof(*config));
+	char(*pruned)[FT_REASON_SIZE] = malloc(FT_SPACE_MAX * sizeof(*pruned));
 	struct trials *known = NULL;
 	struct ft_space_reply space;
 	struct ft_error error;
@@ -929,12 +947,24 @@ static void race_again(struct trial *trial)
 	trial->reason[0] = '\0';
 }
 
+/* "so many % slower": a space may lose hundreds of configs in one round, and printing a real number takes microseconds. */
+static void say_slower(char *text, size_t size, double ratio, double ratio_low)
+{
+	long long slower = llround((ratio - 1) * 1000), least = llround((ratio_low - 1) * 1000);
+
+	(void)snprintf(text, size, "%lld.%lld %% slower than the best (at least %lld.%lld %%)", slower / 10,
+	        slower % 10, least / 10, least % 10);
+}
+
 /* Drops what the samples so far show to be clearly worse. */
 static void drop_worse(struct sweep *sweep)
 {
 	struct trials *trials = sweep->trials;
 	struct ft_decision decision;
 
+	/* Before that nothing is decided, see decide.h. */
+	if (trials->rounds < ft_rule_usual.min_rounds)
+		return;
 	trials_decide(
 	        trials, sweep->members, sweep->options->band_ppm, false, false, sweep->standing, &decision);
 	for (uint32_t i = 0; i < sweep->members; i++) {
@@ -944,9 +974,8 @@ static void drop_worse(struct sweep *sweep)
 			continue;
 		trial->dropped = true;
 		trial->dropped_round = trials->rounds;
-		(void)snprintf(trial->reason, sizeof(trial->reason),
-		        "%.1f %% slower than the best (at least %.1f %%)",
-		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
+		say_slower(trial->reason, sizeof(trial->reason), sweep->standing[i].ratio,
+		        sweep->standing[i].ratio_low);
 		note_trial(sweep, i);
 	}
 	/* Dropped in rounds that turned out to be slow ones: the runner races them again. */

@@ -4,6 +4,7 @@
  * to its thread, and one that ends holding it takes the process down with it. */
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -824,12 +825,22 @@ static void return_ids(struct store *store)
 	mdb_txn_abort(txn);
 }
 
+/* Nobody waits for a commit as shortly as for an answer: that there is one to make is no reason to interrupt whoever runs,
+ * be it the loop or a client. */
+static void take_turns_last(void)
+{
+	struct sched_param none = {.sched_priority = 0};
+
+	(void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+}
+
 static void *run_writer(void *data)
 {
 	struct store *store = data;
 	struct store_batch *group;
 	enum work work;
 
+	take_turns_last();
 	(void)clear_rehearsal(store); /* a fault is left for the first commit to meet */
 	while ((work = wait_for_work(store, &group)) != WORK_STOP) {
 		if (work == WORK_GROUP)

@@ -46,14 +46,19 @@ struct pool {
 	double freedom;
 };
 
+/* Shell's: a late round sorts thousands of numbers, and the daemon's loop waits for it. */
 static void sort_doubles(double *value, size_t count)
 {
-	for (size_t i = 1; i < count; i++) {
-		double moving = value[i];
-		size_t j = i;
-		for (; j > 0 && value[j - 1] > moving; j--)
-			value[j] = value[j - 1];
-		value[j] = moving;
+	static const size_t gaps[] = {57, 23, 10, 4, 1};
+	for (size_t k = 0; k < sizeof gaps / sizeof gaps[0]; k++) {
+		size_t gap = gaps[k];
+		for (size_t i = gap; i < count; i++) {
+			double moving = value[i];
+			size_t j = i;
+			for (; j >= gap && value[j - gap] > moving; j -= gap)
+				value[j] = value[j - gap];
+			value[j] = moving;
+		}
 	}
 }
 

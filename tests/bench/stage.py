@@ -62,7 +62,9 @@ def daemon(count=None, state=None, script=(), runner=None, arguments=(), prefix=
         if made_up:
             runner = harness.BadRunner(folder)
             runner.write(*script)
-        served = harness.Daemon(folder, runner, ["--runner-idle", "0.05", *arguments], state=state, prefix=prefix)
+        # A session of its own, as a service has.
+        served = harness.Daemon(folder, runner, ["--runner-idle", "0.05", *arguments], state=state,
+                                prefix=["setsid", *prefix])
         try:
             served.start()
             os.sched_setaffinity(served.pid, {core})  # of its main thread alone: commits run where there is room

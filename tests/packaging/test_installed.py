@@ -160,6 +160,7 @@ def settings(stage):
     ("SupplementaryGroups=render video", "the right to open the devices"),
     ("OOMPolicy=continue", "the daemon, with a runner that was killed for memory"),
     ("KillMode=mixed", "the verdict of the config that is measured at a stop"),
+    ("LimitNICE=-10", "lookups beside whoever computes"),
     ("LimitMEMLOCK=infinity", "allocations of AMD's driver"),
     ("StateDirectoryMode=0700", "the privacy of the store"),
     ("NotifyAccess=main", "readiness that a runner cannot fake"),

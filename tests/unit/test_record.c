@@ -149,7 +149,7 @@ static struct trials *full_trials(uint32_t count)
 	ft_problem_set_number(&trials->problem, "n", -5, NULL);
 	ft_problem_set_text(&trials->problem, "dtype", "bf16", NULL);
 	trials->seed = UINT64_MAX;
-	trials->rounds = 60;
+	trials->rounds = 201;
 	trials->standard = count - 1;
 	trials->winner = 0;
 	trials->conclusive = true;
@@ -200,7 +200,7 @@ static void trials_come_back_whole(void **state)
 	assert_string_equal(back->kernel, trials->kernel);
 	assert_true(ft_problem_equal(&back->problem, &trials->problem));
 	assert_int_equal(back->seed, trials->seed);
-	assert_int_equal(back->rounds, 60);
+	assert_int_equal(back->rounds, 201);
 	assert_int_equal(back->standard, 39);
 	assert_int_equal(back->winner, 0);
 	assert_true(back->conclusive);

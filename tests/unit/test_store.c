@@ -713,6 +713,7 @@ static struct outcome put_bulk(struct place *place, uint64_t ladder, uint32_t id
 	struct store_batch *batch = store_batch_new(place->store);
 	struct outcome outcome;
 
+	trials->rounds = 60;
 	for (uint32_t i = 0; i < 64; i++) {
 		trials->trial[i].config = some_config(i);
 		for (uint32_t round = 0; round < 60; round++)
