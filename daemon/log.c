@@ -22,11 +22,14 @@ static const char *const level_words[] = {
 static bool is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
-	unsigned long long device, inode;
 	struct stat facts;
+	char own[64];
 
-	return stream != NULL && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
-	        fstat(STDERR_FILENO, &facts) == 0 && facts.st_dev == device && facts.st_ino == inode;
+	if (stream == NULL || fstat(STDERR_FILENO, &facts) != 0)
+		return false;
+	(void)snprintf(own, sizeof(own), "%llu:%llu", (unsigned long long)facts.st_dev,
+	        (unsigned long long)facts.st_ino);
+	return strcmp(stream, own) == 0;
 }
 
 void log_init(struct log *log, int level)
