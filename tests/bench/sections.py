@@ -250,6 +250,7 @@ def successor():
         served = rig.enter_context(stage.daemon(ENTRIES))
         with subprocess.Popen([program("successor"), f"socket={served.path}", f"cpu={stage.CLIENT}"], text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+            assert client.stdout.readline() == "here\n"
             for _ in range(lives):
                 served.kill()
                 assert client.stdout.readline() == "away\n"

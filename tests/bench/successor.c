@@ -2,9 +2,10 @@
  *
  *   successor socket=PATH [cpu=1]
  *
- * Prints "away" with the first answer that is marked so, and "back NS" with the first that is not, NS being nanoseconds
- * of the Unix epoch at its end: so that whoever kills and starts daemons can set it beside their readiness. Ends, with
- * status 1, when an answer tells anything but what the first did; else with its standard input. */
+ * Prints "here" once it has an answer, "away" with the first that is marked so, and "back NS" with the first that is not
+ * again, NS being nanoseconds of the Unix epoch at its end: so that whoever kills and starts daemons can set it beside
+ * their readiness. Ends, with status 1, when an answer tells anything but what the first did; else with its standard
+ * input. */
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -68,6 +69,11 @@ int main(int argc, char **argv)
 	flytune_answer_init(&answer);
 	if (flytune_lookup(client, problem, NULL, &first, &error) != FLYTUNE_OK)
 		refused(&error);
+	if (first.flags != 0) {
+		fprintf(stderr, "successor: no daemon answers: %s\n", first.reason);
+		return 1;
+	}
+	printf("here\n");
 	for (uint64_t i = 0; i % 65536 != 0 || !ended(); i++) {
 		if (flytune_lookup(client, problem, NULL, &answer, &error) != FLYTUNE_OK)
 			refused(&error);
