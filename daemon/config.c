@@ -40,12 +40,18 @@ static char *next_line(char *text, int size, void *stream)
 	struct reading *reading = stream;
 	struct ft_error fault = {0};
 	size_t length;
+	bool whole;
 
-	if (reading->failed || fgets(text, size, reading->file) == NULL)
+	if (reading->failed)
+		return NULL;
+	/* So that the last NUL is the one that ends what was read, and an earlier one shows. */
+	memset(text, '\n', (size_t)size);
+	if (fgets(text, size, reading->file) == NULL)
 		return NULL;
 	reading->line++;
 	length = strlen(text);
-	if (length > 0 && text[length - 1] != '\n' && !feof(reading->file)) {
+	whole = length > 0 && (text[length - 1] == '\n' || feof(reading->file));
+	if (!whole || memrchr(text, '\0', (size_t)size) != text + length) {
 		(void)ft_fail(
 		        &fault, FT_E_BAD_VALUE, "the line is longer than %d bytes, or has a NUL", size - 2);
 		blame(reading, &fault);

@@ -228,6 +228,8 @@ static int read_text_member(
 		return ft_fail_field(
 		        error, FT_E_BAD_VALUE, member->name, "a text with a NUL", "a text without NULs");
 	copy_text(to, text, length);
+	/* Whoever shows it, on a terminal or in a log, shows a text and no more. */
+	ft_make_plain(to);
 	return 0;
 }
 

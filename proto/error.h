@@ -53,6 +53,10 @@ int ft_fail_field(
 int ft_fail_errno(struct ft_error *error, int number, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* What a peer or a file says ends up in logs, on terminals and in JSON: takes line breaks, escapes, other controls and what is
+ * no UTF-8 out of a text, a ? for each byte. Errors made by the functions above are plain. */
+void ft_make_plain(char *text);
+
 #ifdef __clang_analyzer__
 /* The analyzer sees one file at a time: tell it what these return, or it follows paths that cannot be. */
 static inline int ft_failed(int failure)

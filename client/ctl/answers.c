@@ -11,6 +11,7 @@
 
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
+#include "proto/error.h"
 #include "proto/value.h"
 
 enum { ORDER_SIZE = 4096 };
@@ -235,8 +236,12 @@ static bool refuse(const struct reading *reading, const char *field, const char 
 	snprintf(error->bound, sizeof error->bound, "%s", bound);
 	if (reading->number > 0)
 		snprintf(row, sizeof row, "row %zu: ", reading->number);
+	/* A file that came from elsewhere must not steer the terminal. */
+	ft_make_plain(error->field);
+	ft_make_plain(error->value);
 	snprintf(error->message, sizeof error->message, "%s%.60s is %.80s; it must be %.120s", row, field,
 	        value, bound);
+	ft_make_plain(error->message);
 	return false;
 }
 
@@ -516,6 +521,7 @@ static bool refuse_syntax(struct flytune_error *error, const json_error_t *fault
 	snprintf(error->word, sizeof error->word, "%s", flytune_code_word(error->code));
 	snprintf(error->message, sizeof error->message, "line %d, column %d: %.200s", fault->line,
 	        fault->column, fault->text);
+	ft_make_plain(error->message);
 	return false;
 }
 

@@ -3,6 +3,7 @@
 
 Inputs that a fuzzer found are kept beside them under other names; this leaves those alone.
 """
+import json
 import os
 import struct
 import sys
@@ -18,7 +19,7 @@ def keep(target, name, body, piece=255):
     folder = os.path.join(HERE, target)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, name), "wb") as file:
-        file.write(bytes([piece]) + body)
+        file.write((bytes([piece]) if piece is not None else b"") + body)
 
 
 def request(method, params, number=1):
@@ -61,6 +62,12 @@ def requests():
         "wait": job, "cancel": job, "jobs": {}, "watch": job,
         "trials": {"kernel": "rmsnorm", "problem": PROBLEM}, "status": {}, "devices": None, "no_such": {},
         "lookup_many": {"lookups": [{"kernel": "rmsnorm", "problem": PROBLEM}] * 3},
+        "pin": {"kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "config": CONFIG},
+        "forget": {"kernel": "rmsnorm", "problem": PROBLEM}, "misses": {"most": 10}, "export": {"generation": "u:1"},
+        "import_rows": {"rows": [
+            {"kernel": "rmsnorm", "problem": PROBLEM, "device": "arch=sm_90", "config": CONFIG, "identity": "compiler=x",
+             "origin": "0f8fad5b-d9cb-469f-a165-70867728950e", "time_ps": 81200000, "default_time_ps": 90500000},
+            {"kernel": "rmsnorm", "problem": PROBLEM, "device": "arch=\x1b[2J", "pin": CONFIG, "pinned_at_ns": 2**63}]},
         "subscribe": {"lookups": [{"kernel": "rmsnorm", "problem": PROBLEM}] * 2, "seen": [0, 2**64 - 1]},
     }
     for method, params in good.items():
@@ -136,10 +143,105 @@ def runners():
     keep("runner", "raw-garbage", b"\x94\x01\x01\xc0\x81\xa7members\xdd" + struct.pack(">I", 2**31))
 
 
+def configs():
+    def text(name, *lines):
+        keep("config", name, "\n".join((*lines, "")).encode(), piece=None)
+    with open(os.path.join(os.path.dirname(HERE), "..", "..", "daemon", "flytuned.conf.in"), encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    text("empty")
+    text("example", *lines)
+    # Every key, with the value that stands there for an example.
+    text("all", *[line[1:] if line.startswith("#") and not line.startswith("# ") and " = " in line else line
+                  for line in lines if not line.startswith("# ")])
+    text("comments", "; a", "# b", "[daemon] ; c", "log_level = debug ; d", "", "[metrics]", "file=/x.prom")
+    text("indented", "[daemon]", "  max_clients = 17", "\tlog_level : info")
+    text("unknown-key", "[daemon]", "max_client = 1")
+    text("unknown-section", "[demon]", "max_clients = 1")
+    text("elsewhere", "[store]", "max_clients = 1")
+    text("too-large", "[daemon]", "max_clients = 99999999999999999999")
+    text("negative", "[daemon]", "clients_per_user = -1")
+    text("seconds", "[queue]", "budget = 1e400", "[runner]", "idle = 0.5", "[deadline]", "build = nan")
+    text("devices", "[devices]", "device = cpu hip cuda:1", "memory = 0")
+    text("many-devices", "[devices]", "device = " + " ".join(f"cuda:{i}" for i in range(15)))
+    text("twice", "[daemon]", "group = a", "group = b", "[daemon]", "group = c")
+    text("long-line", "[daemon]", "group = " + "x" * 300)
+    text("long-value", "[daemon]", "socket = /" + "x" * 120)
+    text("no-section", "group = a")
+    text("open-section", "[daemon", "group = a")
+    text("no-key", "[daemon]", "= a", "group")
+    text("escapes", "[daemon]", "\x1b]0;x\x07 = 1")
+    keep("config", "nul", b"[daemon]\ngroup = a\0b\n", piece=None)
+    keep("config", "bom", b"\xef\xbb\xbf[daemon]\ngroup = a\n", piece=None)
+    keep("config", "returns", b"[daemon]\r\ngroup = a\r\n", piece=None)
+    keep("config", "no-end", b"[daemon]\ngroup = a", piece=None)
+
+
+# Under the hashes that the reader expects.
+DEVICES = {"35dbf3e724e8c7add5aad3eb1f231cec": "arch=sm_90 units=132"}
+IDENTITIES = {"23d69e9be1952979dc4ed93f953f96b5": "compiler=nvrtc-12.4"}
+
+
+def imports():
+    device, identity = next(iter(DEVICES)), next(iter(IDENTITIES))
+    row = {"kernel": "rmsnorm", "problem": PROBLEM, "device": device, "config": CONFIG, "identity": identity,
+           "origin": "0f8fad5b-d9cb-469f-a165-70867728950e", "time_ps": 81200000, "default_time_ps": 90500000,
+           "tuned_at": "2025-06-01T11:58:12Z"}
+    pin = {"kernel": "rmsnorm", "problem": PROBLEM, "device": device, "pin": CONFIG, "pinned_at": "2025-06-01T11:58:12Z"}
+
+    def file(name, *rows, **members):
+        head = {"flytune": "answers", "version": 1, "from": {"store": "u", "generation": 7, "at": "2025-06-01T12:00:00Z"},
+                "devices": DEVICES, "identities": IDENTITIES, "answers": list(rows), **members}
+        keep("import", name, json.dumps({key: value for key, value in head.items() if value is not None}).encode(), piece=None)
+
+    def less(name, **members):
+        file(name, {key: value for key, value in {**row, **members}.items() if value is not None})
+
+    file("nothing")
+    file("row", row)
+    file("pin", pin)
+    file("both", {**row, **pin}, {**row, "problem": {"m": -1, "n": 2**63 - 1, "text": "x" * 31}})
+    file("many", *[{**row, "problem": {**PROBLEM, "m": m}} for m in range(20)])
+    file("version", row, version=2)
+    file("version-text", row, version="1")
+    file("kind", row, flytune="trials")
+    file("no-answers", answers=None)
+    file("answers-object", answers={})
+    file("no-devices", row, devices=None)
+    file("wrong-hash", row, devices={device: "arch=sm_80"})
+    file("unknown-member", {**row, "more": 1})
+    file("unknown-top", row, more=1)
+    file("escapes", {**row, "\x1b[2J\n": 1})
+    file("cut-text", {**row, "tuned_at": "µ" * 60})
+    file("row-text", "row")
+    less("no-kernel", kernel=None)
+    less("kernel-long", kernel="x" * 40)
+    less("kernel-spaces", kernel="a b")
+    less("problem-empty", problem={})
+    less("problem-many", problem={f"f{i}": i for i in range(17)})
+    less("problem-real", problem={"m": 1.5})
+    less("config-many", config={f"k{i}": i for i in range(17)})
+    less("config-empty", config={})
+    less("config-text", config={"a": "b"})
+    less("no-identity", identity=None)
+    less("unknown-device", device="0" * 32)
+    less("negative-time", time_ps=-1)
+    less("huge-time", time_ps=2**63 - 1)
+    less("bad-date", tuned_at="2025-02-31T00:00:00Z")
+    less("old-date", tuned_at="1969-12-31T23:59:59Z")
+    less("late-date", tuned_at="9999-12-31T23:59:59Z")
+    less("no-origin", origin="")
+    for name, text in (("not-json", b"rmsnorm"), ("cut", b'{"flytune": "answers", "vers'), ("twice", b'{"a": 1, "a": 2}'),
+                       ("deep", b"[" * 3000), ("huge-number", b"[1e999999]"), ("array", b"[]"), ("text", b'"x"'),
+                       ("bad-utf8", b'{"flytune": "\xff\xfe"}'), ("nul", b'{"flytune": "a\\u0000b"}'), ("nothing-at-all", b"")):
+        keep("import", name, text, piece=None)
+
+
 def main():
     readers()
     requests()
     runners()
+    configs()
+    imports()
     return 0
 
 

@@ -345,6 +345,21 @@ def test_a_nul_in_a_row_is_refused_in_the_file_and_on_the_wire(filled, tmp_path,
     assert filled.status()["generation"] == before
 
 
+@pytest.mark.parametrize("row", [{"\x1b[2J\n": 1}, {"tuned_at": "\x1b]0;x\x07"}, {"kernel": "\x9b2J"},
+                                 {"tuned_at": "µ" * 70}, {"device": "\u009b31m"}], ids=range(5))
+def test_a_fault_shown_steers_no_terminal_and_is_text(filled, tmp_path, row):
+    path = tmp_path / "answers.json"
+    filled.ctl("export", path)
+    whole = json.loads(path.read_text())
+    whole["answers"][0].update(row)
+    path.write_text(json.dumps(whole))
+    done = filled.ctl("import", path, as_json=False, check=False)
+    assert done.status != 0 and "row 1" in done.complaint
+    assert all(sign >= " " and sign != "\x7f" and not "\x80" <= sign <= "\x9f" for sign in done.complaint.replace("\n", ""))
+    done = filled.ctl("import", path, check=False)
+    assert "row 1" in done.json["error"]["message"]
+
+
 def test_deep_nesting_inside_a_row_is_refused(filled, tmp_path):
     path = tmp_path / "answers.json"
     data, row = sample(filled, path)

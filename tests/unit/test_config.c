@@ -114,15 +114,51 @@ static void faults_are_named_with_file_and_line(void **state)
 
 static void a_nul_in_the_file_is_refused_and_not_the_end_of_a_line(void **state)
 {
-	static const char text[] = "[daemon]\nsocket = /x\0y\nlog_level = debug\n";
+	static const struct {
+		const char *text;
+		size_t length;
+		const char *line;
+	} cases[] = {
+#define NUL_CASE(text, line) {text, sizeof(text) - 1, line}
+	        NUL_CASE("[daemon]\nsocket = /x\0y\nlog_level = debug\n", ":2:"),
+	        NUL_CASE("[daemon]\n\0socket = /x\n", ":2:"),
+	        NUL_CASE("\0", ":1:"),
+	        NUL_CASE("\0\0\0\n", ":1:"),
+	        NUL_CASE("[daemon]\nsocket = /x\0", ":2:"),
+	        NUL_CASE("[daemon]\nsocket = /x\n\0", ":3:"),
+	        NUL_CASE("[daemon]\nsocket = /x\0\n", ":2:"),
+#undef NUL_CASE
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct options options;
+		struct ft_error error = {0};
+
+		write_config_n(cases[i].text, cases[i].length);
+		options_init(&options);
+		assert_int_equal(config_read(&options, path, &error), -1);
+		assert_non_null(strstr(error.message, cases[i].line));
+		assert_non_null(strstr(error.message, "NUL"));
+	}
+}
+
+static void a_file_without_an_end_is_refused(void **state)
+{
 	struct options options;
 	struct ft_error error = {0};
 
 	(void)state;
-	write_config_n(text, sizeof(text) - 1);
 	options_init(&options);
-	assert_int_equal(config_read(&options, path, &error), -1);
-	assert_non_null(strstr(error.message, ":2:"));
+	assert_int_equal(config_read(&options, "/dev/zero", &error), -1);
+	assert_non_null(strstr(error.message, "/dev/zero:1:"));
+}
+
+static void a_fault_steers_no_terminal(void **state)
+{
+	(void)state;
+	assert_refused("[daemon]\n\033[2J = 1\n", "2", "unknown key ?[2J");
+	assert_refused("[\033]0;x\007]\na = 1\n", "2", "?");
 }
 
 static void a_file_that_was_named_must_be_there(void **state)
@@ -299,6 +335,8 @@ int main(void)
 	        cmocka_unit_test(values_are_taken_from_their_sections),
 	        cmocka_unit_test(faults_are_named_with_file_and_line),
 	        cmocka_unit_test(a_nul_in_the_file_is_refused_and_not_the_end_of_a_line),
+	        cmocka_unit_test(a_file_without_an_end_is_refused),
+	        cmocka_unit_test(a_fault_steers_no_terminal),
 	        cmocka_unit_test(a_file_that_was_named_must_be_there),
 	        cmocka_unit_test(flags_win_over_the_file),
 	        cmocka_unit_test(checking_the_configuration_reads_file_and_flags),

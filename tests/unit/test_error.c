@@ -1,6 +1,7 @@
 #include "tests/unit/check.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/error.h"
@@ -38,6 +39,33 @@ static void a_field_failure_names_field_value_and_bound(void **state)
 	assert_string_equal(error.bound, "1 to 1048576");
 	ft_fail_field(&error, FT_E_BAD_VALUE, "n", "", NULL);
 	assert_string_equal(error.message, "n is empty");
+}
+
+static void what_is_shown_steers_no_terminal_and_is_text(void **state)
+{
+	(void)state;
+	static const char *const cases[][2] = {
+	        {"a\033[2Jb\n\177", "a?[2Jb??"},
+	        {"\302\233"
+	         "2J \302\240",
+	                "??2J \302\240"},
+	        {"\302\265s \342\202\254 \360\237\230\200", "\302\265s \342\202\254 \360\237\230\200"},
+	        {"cut \342\202", "cut ??"},
+	        {"\377\376\300\200", "????"},
+	        {"\355\240\200\364\220\200\200\340\200\200\360\200\200\200", "??????????????"},
+	        {"", ""},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[64];
+		struct ft_error error;
+		snprintf(text, sizeof(text), "%s", cases[i][0]);
+		ft_make_plain(text);
+		assert_string_equal(text, cases[i][1]);
+		ft_fail(&error, FT_E_BUSY, "%s", cases[i][0]);
+		assert_string_equal(error.message, cases[i][1]);
+		ft_fail_field(&error, FT_E_BUSY, cases[i][0], cases[i][0], cases[i][0]);
+		assert_string_equal(error.bound, cases[i][1]);
+	}
 }
 
 static void what_is_too_long_is_cut_and_terminated(void **state)
@@ -94,6 +122,7 @@ int main(void)
 	        cmocka_unit_test(a_failure_carries_code_and_message),
 	        cmocka_unit_test(a_caller_who_does_not_care_may_pass_no_error),
 	        cmocka_unit_test(a_field_failure_names_field_value_and_bound),
+	        cmocka_unit_test(what_is_shown_steers_no_terminal_and_is_text),
 	        cmocka_unit_test(what_is_too_long_is_cut_and_terminated),
 	        cmocka_unit_test(a_peers_line_breaks_do_not_reach_the_log),
 	        cmocka_unit_test(a_system_failure_says_what_the_system_said),
