@@ -42,11 +42,23 @@ static bool same_family(const struct store_key *a, const struct store_key *b)
 	        memcmp(a->problem.hash, b->problem.hash, sizeof(a->problem.hash)) == 0;
 }
 
+static uint32_t tag_of(const struct store_key *key)
+{
+	uint32_t tag;
+
+	memcpy(&tag, key->problem.hash, sizeof(tag));
+	return tag ^ (uint32_t)key->problem.ladder ^ (uint32_t)(key->problem.ladder >> 32);
+}
+
 static struct wish *find(struct background *background, const struct store_key *key)
 {
+	uint32_t tag = tag_of(key);
+
 	for (uint32_t i = 0; i < background->count; i++) {
 		struct wish *wish = &background->wish[i];
 
+		if (background->tag[i] != tag)
+			continue;
 		if (wish->key.problem.ladder == key->problem.ladder && same_family(&wish->key, key))
 			return wish;
 	}
@@ -87,13 +99,19 @@ static void save_later(struct background *background)
 static void drop(struct background *background, struct wish *wish)
 {
 	save_later(background);
+	background->least = NULL;
 	*wish = background->wish[--background->count];
+	background->tag[wish - background->wish] = background->tag[background->count];
 }
 
-/* The one that has to go first: given up, else asked least, else the latest. */
+/* The one that has to go first: given up, else asked least, else the latest. In a storm of misses, which all have no
+ * room, it is looked for once. */
 static struct wish *least(struct background *background)
 {
 	struct wish *least = &background->wish[0];
+
+	if (background->least != NULL)
+		return background->least;
 
 	for (uint32_t i = 1; i < background->count; i++) {
 		struct wish *wish = &background->wish[i];
@@ -103,6 +121,7 @@ static struct wish *least(struct background *background)
 		                                              : wish->number > least->number)
 			least = wish;
 	}
+	background->least = least;
 	return least;
 }
 
@@ -141,6 +160,8 @@ static struct wish *add(struct background *background, const struct store_key *k
 			return NULL;
 		drop(background, wish);
 	}
+	background->least = NULL;
+	background->tag[background->count] = tag_of(key);
 	wish = &background->wish[background->count++];
 	*wish = (struct wish){.key = *key, .asked = asked, .number = background->next++};
 	return wish;
@@ -157,6 +178,7 @@ void background_want(
 	save_later(background);
 	if (wish != NULL) {
 		wish->asked = asked > wish->asked ? asked : wish->asked + 1;
+		background->least = NULL;
 		return;
 	}
 	wish = add(background, &subject->key, asked);
@@ -339,6 +361,7 @@ void background_swept(
 	if (strcmp(job->state, "done") != 0) {
 		if (wish != NULL)
 			wish->given_up = true;
+		background->least = NULL;
 		return;
 	}
 	if (wish != NULL)
@@ -559,8 +582,9 @@ int background_init(struct background *background, uv_loop_t *loop, struct devic
 	        .log = log,
 	        .options = options,
 	        .wish = calloc(options->background_queue + 1, sizeof(*background->wish)),
+	        .tag = calloc(options->background_queue + 1, sizeof(*background->tag)),
 	};
-	if (background->wish == NULL)
+	if (background->wish == NULL || background->tag == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for background work");
 	(void)uv_timer_init(loop, &background->timer);
 	(void)uv_timer_init(loop, &background->saver);
@@ -586,6 +610,8 @@ void background_free(struct background *background)
 {
 	free(background->wish);
 	background->wish = NULL;
+	free(background->tag);
+	background->tag = NULL;
 	free(background->kept);
 	background->kept = NULL;
 }

@@ -17,7 +17,9 @@ struct background {
 	struct store *store;
 	const struct log *log;
 	const struct options *options;
-	struct wish *wish; /* room for options->background_queue */
+	struct wish *wish;  /* room for options->background_queue */
+	uint32_t *tag;      /* of each wish, from its key: a lookup looks through these */
+	struct wish *least; /* the one that has to go first; NULL: not known just now */
 	uint32_t count;
 	struct wish *kept; /* from before a restart, until the devices were heard; NULL: none */
 	uint32_t kept_count;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include "daemon/notify.h"
 #include "daemon/urgency.h"
 
-enum { EXIT_BAD_USAGE = 2 };
+enum { EXIT_BAD_USAGE = 2, LOG_TRIED_MS = 500 };
 
 /* A commit that takes so long will not come: even a disk that is rebuilt answers sooner. */
 static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
@@ -35,9 +36,10 @@ struct daemon {
 	struct requests requests;
 	uv_signal_t signals[3];
 	uv_timer_t watchdog;
+	uv_timer_t log_timer; /* runs only while lines wait to be written */
 	struct metrics_file metrics;
 	/* What was begun, and so must be ended. */
-	bool has_devices, has_server, has_queue, has_requests, has_background, has_metrics;
+	bool has_loop, has_devices, has_server, has_queue, has_requests, has_background, has_metrics;
 	bool stopping;
 	bool store_closing;
 	int status;
@@ -52,9 +54,13 @@ static void faulted(int number)
 {
 	static const char line[] = "flytuned: fatal signal; the store is checked at the next start\n";
 
+	struct pollfd place = {.fd = STDERR_FILENO, .events = POLLOUT};
+
 	if (faulted_store != NULL)
 		store_mark_signal(faulted_store, number);
-	(void)!write(STDERR_FILENO, line, sizeof(line) - 1);
+	/* Not where it would have to wait. */
+	if (poll(&place, 1, 0) == 1)
+		(void)!write(STDERR_FILENO, line, sizeof(line) - 1);
 	(void)raise(number); /* the handler was reset when it was entered */
 }
 
@@ -92,6 +98,7 @@ static void close_rest(void *data)
 	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
 		uv_close((uv_handle_t *)&daemon->signals[i], NULL);
 	uv_close((uv_handle_t *)&daemon->watchdog, NULL);
+	uv_close((uv_handle_t *)&daemon->log_timer, NULL);
 }
 
 /* The store goes last: what the others still hand over is committed. */
@@ -356,6 +363,24 @@ static const struct server_events server_events = {
         .drained = clients_gone,
 };
 
+/* ---- the log ---- */
+
+static void try_log(uv_timer_t *timer)
+{
+	struct daemon *daemon = timer->data;
+
+	if (log_flush(&daemon->log))
+		(void)uv_timer_stop(timer);
+}
+
+static void log_waits(void *data)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->has_loop && !uv_is_closing((uv_handle_t *)&daemon->log_timer))
+		(void)uv_timer_start(&daemon->log_timer, try_log, LOG_TRIED_MS, LOG_TRIED_MS);
+}
+
 /* ---- start ---- */
 
 /* systemd's usual soft limit of 1,024 descriptors leaves nothing beside a thousand clients. */
@@ -516,7 +541,7 @@ int main(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
-	log_init(&daemon->log, daemon->options.log_level);
+	log_init(&daemon->log, daemon->options.log_level, log_waits, daemon);
 	access_init(&daemon->access, &daemon->options);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)umask(0077);
@@ -524,6 +549,7 @@ int main(int argc, char **argv)
 	status = uv_loop_init(&daemon->loop);
 	if (status != 0) {
 		log_line(&daemon->log, LOG_LEVEL_ERROR, "no event loop: %s", uv_strerror(status));
+		log_free(&daemon->log);
 		free(daemon);
 		return EXIT_FAILURE;
 	}
@@ -533,6 +559,9 @@ int main(int argc, char **argv)
 	}
 	(void)uv_timer_init(&daemon->loop, &daemon->watchdog);
 	daemon->watchdog.data = daemon;
+	(void)uv_timer_init(&daemon->loop, &daemon->log_timer);
+	daemon->log_timer.data = daemon;
+	daemon->has_loop = true;
 	log_line(&daemon->log, LOG_LEVEL_DEBUG, "loop priority nice=%d", urgency_raise());
 	if (start(daemon, &error) != 0) {
 		log_line(&daemon->log, LOG_LEVEL_ERROR, "cannot start: %s", error.message);
@@ -548,6 +577,7 @@ int main(int argc, char **argv)
 	else if (daemon->status == EXIT_SUCCESS)
 		log_line(&daemon->log, LOG_LEVEL_INFO, "stopped");
 	status = status != 0 ? EXIT_FAILURE : daemon->status;
+	log_free(&daemon->log);
 	free(daemon);
 	return status;
 }

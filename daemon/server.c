@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,6 +21,8 @@ enum {
 	ACCEPTED_AT_ONCE = 64, /* before those that are in have their turn again */
 	BREATH_MS = 500,       /* after nothing could be accepted */
 	LEAVE_MS = 3000,       /* for the last answers to be read */
+	CROWD = 64,            /* sessions, before it matters what they leave behind */
+	THRIFT_MS = 200,       /* after the last of those who leave together */
 	LOCK_SIZE = sizeof(((struct options *)NULL)->socket) + sizeof(".lock"),
 };
 
@@ -29,6 +32,21 @@ static void drained(struct server *server)
 		uv_close((uv_handle_t *)&server->sweeper, NULL);
 	session_common_free(&server->common);
 	server->events->drained(server->data);
+}
+
+/* What a crowd had is free, but in pieces between what stays, so that the allocator keeps it. */
+static void give_memory_back(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	server->most = server->count;
+	(void)malloc_trim(0);
+}
+
+static void watch_thrift(struct server *server)
+{
+	if (!server->stopping && server->most >= CROWD && server->count <= server->most / 2)
+		(void)uv_timer_start(&server->thrift, give_memory_back, THRIFT_MS, 0);
 }
 
 static void session_closed(void *data, struct session *session)
@@ -43,6 +61,7 @@ static void session_closed(void *data, struct session *session)
 	if (session->next != NULL)
 		session->next->previous = session->previous;
 	server->count--;
+	watch_thrift(server);
 	if (session->placed)
 		places_leave(&server->places, session->user);
 	log_line(server->log, LOG_LEVEL_DEBUG, "session closed session=%" PRIu64, session->number);
@@ -164,6 +183,8 @@ static void begin_session(struct server *server, int descriptor)
 		server->first->previous = session;
 	server->first = session;
 	server->count++;
+	if (server->count > server->most)
+		server->most = server->count;
 	if (uv_pipe_open(&session->pipe, descriptor) != 0) {
 		(void)close(descriptor);
 		session_close(session);
@@ -407,10 +428,12 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 		return ft_fail(error, FT_E_SYSTEM, "cannot use the socket: %s", uv_strerror(status));
 	(void)uv_timer_init(loop, &server->sweeper);
 	(void)uv_timer_init(loop, &server->breath);
+	(void)uv_timer_init(loop, &server->thrift);
 	server->polled = true;
 	server->poll.data = server;
 	server->sweeper.data = server;
 	server->breath.data = server;
+	server->thrift.data = server;
 	status = uv_poll_start(&server->poll, UV_READABLE, ready_to_accept);
 	if (status != 0)
 		return ft_fail(
@@ -464,6 +487,7 @@ void server_stop(struct server *server)
 		begin_session(server, descriptor);
 	uv_close((uv_handle_t *)&server->poll, NULL);
 	uv_close((uv_handle_t *)&server->breath, NULL);
+	uv_close((uv_handle_t *)&server->thrift, NULL);
 	close_listener(server);
 	for (struct session *session = server->first; session != NULL; session = session->next)
 		session_finish(session);

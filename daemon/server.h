@@ -32,12 +32,14 @@ struct server {
 	int reserve;            /* a descriptor to be given up, so that the one too many can be told why */
 	uv_poll_t poll;
 	uv_timer_t breath; /* runs while nothing can be accepted */
+	uv_timer_t thrift; /* runs once after many have left */
 	uv_timer_t
 	        sweeper; /* runs only while a session has half a message, or asks nothing more; then until the end */
 	bool polled; /* the handles above are open */
 	bool stopping;
 	struct session *first;
 	uint32_t count;
+	uint32_t most; /* since memory was given back */
 	struct places places;
 	uint64_t accepted;
 	uint64_t undescribed; /* were refused for want of a descriptor */

@@ -6,7 +6,7 @@
  * SPEAK: `flytune` says hello first; `framed` as well, and finds the ends of answers itself, so that they may be of
  * any length; `plain` says nothing. The file QUESTIONS holds questions as they go over the wire, each behind three
  * numbers of 4 bytes in the machine's order: its length, the length of what answers it, and how many answers that is.
- * A question is chosen by chance, in turn where `count` is given.
+ * A question is chosen by chance, in turn where `count` is given, and then by no two clients.
  *
  * One client blocks in send and recv, as a program does that has to know; more of them wait in epoll, in one thread.
  * Nothing but the length of an answer is looked at. Prints JSON: for each target its rounds, and all of them together,
@@ -174,8 +174,9 @@ static void ask(const struct target *target, struct peer *peer)
 
 	peer->answers = 0;
 	for (size_t i = 0; i < target->pipeline; i++) {
-		uint64_t which = in_turn ? peer->next++ : next_random(&peer->random);
+		uint64_t which = in_turn ? peer->next : next_random(&peer->random);
 
+		peer->next += clients;
 		one = &target->question[which % target->questions];
 		if (target->pipeline > 1) {
 			memcpy(room + length, one->data, one->length);

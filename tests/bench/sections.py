@@ -540,6 +540,7 @@ def crowd():
                                            seconds=0.4)["x"]["rounds"]
                 most = max(most, harness.memory_kb(served.pid))
             harness.until(lambda: served.status()["sessions"] <= 1, "the crowd to be gone")
+            time.sleep(0.5)  # what they leave is given back once, when all are gone
         after = harness.memory_kb(served.pid)
     for clients in alone:
         table.add(f"{clients} more", spread(alone[clients], "p50"), spread(among[clients], "p50"),
