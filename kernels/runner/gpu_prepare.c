@@ -1,0 +1,185 @@
+#include "kernels/runner/gpu_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static uint64_t padded(uint64_t bytes)
+{
+	return (bytes + 255) & ~UINT64_C(255);
+}
+
+/* One set of buffers: guard, y, guard, x, weight. */
+static void lay_out(struct gpu *gpu)
+{
+	uint64_t element = rmsnorm_dtype_size(gpu->problem.dtype);
+
+	gpu->span = ((gpu->problem.m - 1) * gpu->problem.row_stride + gpu->problem.n) * element;
+	gpu->x_at = padded(GUARD + gpu->span + GUARD);
+	gpu->weight_at = gpu->x_at + padded(gpu->span);
+	gpu->set = gpu->weight_at + padded(gpu->problem.n * rmsnorm_dtype_size(gpu->problem.weight));
+}
+
+/* As many sets as keep one launch's data out of the caches until it is used again, or as a sample has
+ * launches, within what there is of memory. */
+static int take_memory(struct gpu *gpu, struct ft_error *error)
+{
+	size_t available = 0, total = 0;
+	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap, scratch = padded(gpu->problem.n * 8);
+	int code = gpu_failed(
+	        gpu, gpu->hip.MemGetInfo(&available, &total), "the device does not tell its memory", error);
+
+	if (code)
+		return code;
+	/* Some is left alone: contexts, modules and graphs take more, and others use the device too. */
+	cap = available - at_most(available, at_least(UINT64_C(256) << 20, total / 64));
+	cap = at_most(cap, gpu->memory_cap ? gpu->memory_cap : at_least(total / 4, UINT64_C(2) << 30));
+	gpu->flush_bytes = padded(cache * 5 / 2);
+	if (gpu->set + scratch + gpu->flush_bytes > cap)
+		gpu->flush_bytes = padded(1 << 20);
+	if (gpu->set + scratch + gpu->flush_bytes > cap)
+		return ft_fail(error, FT_E_UNAVAILABLE,
+		        "the problem takes %" PRIu64 " MiB of device memory; %" PRIu64
+		        " MiB may be used (%zu MiB of %zu are free)",
+		        (gpu->set + scratch + gpu->flush_bytes) >> 20, cap >> 20, available >> 20,
+		        total >> 20);
+	uint64_t rotation = (cache * 5 / 2 + gpu->set - 1) / gpu->set;
+	/* At 5 TB/s and a microsecond a launch, more than any device does in a sample. */
+	uint64_t sample = TARGET_NS / (1000 + gpu->set / 5000) + 1;
+
+	gpu->sets = at_most(at_most(rotation + 1, sample), LAUNCHES_MAX);
+	gpu->sets = at_most(gpu->sets, (cap - scratch - gpu->flush_bytes) / gpu->set);
+	if ((code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->arena, gpu->sets * gpu->set),
+	             "cannot allocate the buffers", error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->flush, gpu->flush_bytes),
+	                 "cannot allocate the buffer that clears caches", error)) ||
+	        (code = gpu_failed(
+	                 gpu, gpu->hip.Malloc((void **)&gpu->scratch, scratch), "cannot allocate", error)) ||
+	        (code = gpu_failed(
+	                 gpu, gpu->hip.Malloc((void **)&gpu->result, 256), "cannot allocate", error)))
+		return code;
+	return 0;
+}
+
+/* AMD's devices are counted in sysfs; the library's number of one is found by its PCI address. */
+static int find_ordinal(struct gpu *gpu, struct ft_error *error)
+{
+	const char *wanted = gpu->device[gpu->index].shown.pci;
+	int count = 0, code;
+
+	gpu->ordinal = (int)gpu->index;
+	if (gpu_is_cuda())
+		return 0;
+	if ((code = gpu_failed(gpu, gpu->hip.Init(0), "HIP does not start", error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.GetDeviceCount(&count), "HIP sees no device", error)))
+		return code;
+	for (int i = 0; i < count; i++) {
+		char pci[32] = "";
+
+		if (gpu->hip.DeviceGetPCIBusId(pci, sizeof pci, i) == 0 &&
+		        strncasecmp(pci, wanted, 12) == 0) {
+			gpu->ordinal = i;
+			return 0;
+		}
+	}
+	return ft_fail(error, FT_E_UNAVAILABLE,
+	        "HIP does not show the device at %s: is its node in /dev/dri readable, and "
+	        "HIP_VISIBLE_DEVICES unset?",
+	        wanted);
+}
+
+static int set_up(struct gpu *gpu, struct ft_error *error)
+{
+	int code;
+
+	if ((code = find_ordinal(gpu, error)) ||
+	        (code = gpu_failed(
+	                 gpu, gpu->hip.SetDevice(&gpu->hip, gpu->ordinal), "cannot use the device", error)) ||
+	        (code = take_memory(gpu, error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.StreamCreateWithFlags(&gpu->stream, HIP_STREAM_NON_BLOCKING),
+	                 "cannot make a stream", error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->before, HIP_EVENT_DEFAULT),
+	                 "cannot make an event", error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->start, HIP_EVENT_DEFAULT),
+	                 "cannot make an event", error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->stop, HIP_EVENT_DEFAULT),
+	                 "cannot make an event", error)))
+		return code;
+	return gpu_failed(gpu, gpu->hip.MemsetD8Async(gpu->flush, 0, gpu->flush_bytes, gpu->stream),
+	        "cannot write to the device", error);
+}
+
+static void *set_up_thread(void *argument)
+{
+	struct gpu *gpu = argument;
+
+	gpu->setup_failed = set_up(gpu, &gpu->setup_error);
+	if (gpu_is_cuda() && !gpu->nvidia_tried) {
+		gpu->nvidia = ft_nvidia_open(gpu->device[gpu->index].shown.pci);
+		gpu->nvidia_device = gpu->index;
+		gpu->nvidia_tried = true;
+	}
+	atomic_store(&gpu->setup_over, true);
+	return NULL;
+}
+
+static int submit_check(struct gpu *gpu, struct ft_error *error)
+{
+	const char
+	        *text[sizeof((struct gpu_options *)0)->text / sizeof((struct gpu_options *)0)->text[0] + 2];
+	char key[sizeof gpu->check_key];
+	struct gpu_options options;
+	size_t count = 0;
+
+	gpu_base_options(gpu->traits.arch, &options);
+	for (; count < options.count; count++)
+		text[count] = options.text[count];
+	text[count] = gpu_source_text(GPU_SOURCE_CHECK);
+	text[count + 1] = gpu->builder;
+	gpu_hash_text(text, count + 2, key);
+	if (gpu->check.data && strcmp(key, gpu->check_key) == 0) {
+		gpu->check_tried = true;
+		return 0;
+	}
+	gpu_code_free(&gpu->check);
+	memcpy(gpu->check_key, key, sizeof key);
+	if (gpu->code_dir[0] && gpu_code_load(gpu->code_dir, gpu->check_key, &gpu->check)) {
+		gpu->check_tried = true;
+		return 0;
+	}
+	return gpu_pool_submit(
+	        gpu->pool, NULL, GPU_SOURCE_CHECK, gpu->traits.arch, text, options.count, error);
+}
+
+int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+
+	gpu->sweeping = true;
+	gpu->problem = rmsnorm_unpack(sweep->problem);
+	gpu->index = sweep->device;
+	gpu->traits = gpu->device[sweep->device].traits;
+	gpu->seed = sweep->seed;
+	gpu->memory_cap = sweep->memory_cap;
+	snprintf(gpu->code_dir, sizeof gpu->code_dir, "%s", sweep->code_dir ? sweep->code_dir : "");
+	gpu->count = sweep->count;
+	gpu->config = calloc(sweep->count, sizeof *gpu->config);
+	gpu->member = calloc(sweep->count, sizeof *gpu->member);
+	gpu->first = NULL;
+	gpu->last = &gpu->first;
+	if (!gpu->config || !gpu->member)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	memcpy(gpu->config, sweep->config, sweep->count * sizeof *gpu->config);
+	lay_out(gpu);
+	if (gpu->code_dir[0] && gpu_keeper_open(&gpu->keeper, gpu->code_dir, error) < 0)
+		return -1;
+	if (submit_check(gpu, error) < 0)
+		return -1;
+	atomic_store(&gpu->setup_over, false);
+	if (pthread_create(&gpu->setup, NULL, set_up_thread, gpu) != 0)
+		return ft_fail(error, FT_E_SYSTEM, "cannot start a thread");
+	gpu->setup_runs = true;
+	return 0;
+}

@@ -1,0 +1,196 @@
+/* What the GPU backend knows of its devices and of the sweep in work, shared by the files that it is made of:
+ * backend_gpu.c (its life), gpu_options.c (what is compiled), gpu_prepare.c, gpu_build.c, gpu_verify.c and gpu_time.c (the
+ * stages of a sweep). Used from one thread, but for the one of gpu_prepare.c. */
+#ifndef FLYTUNE_KERNELS_RUNNER_GPU_STATE_H
+#define FLYTUNE_KERNELS_RUNNER_GPU_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kernels/runner/backend_gpu.h"
+#include "kernels/runner/gpu_devices.h"
+#include "kernels/runner/gpu_keeper.h"
+#include "kernels/runner/gpu_worker.h"
+#include "kernels/runner/hip.h"
+#include "kernels/runner/load.h"
+
+/* How a sample is taken: part of the identity of every result, raised when it changes. */
+#define GPU_METHOD "graph-4"
+
+enum {
+	GUARD = 1024, /* bytes of poison before and after an output */
+	POISON = 0xa5,
+	CHECK_BLOCK = 256,
+	TARGET_NS = 200000, /* that a sample should take */
+	LAUNCHES_MAX = 400,
+	PATHS_MAX = 4,
+	PLACES = 8, /* of a config's code and first buffers */
+	PARTS = 2,  /* places in a sample; a divisor of PLACES */
+};
+
+#define EPS RMSNORM_EPS
+
+enum check_kernel {
+	FILL_ROWS,
+	FILL_WEIGHT,
+	CHECK_ROWS,
+	REFERENCE_ROW,
+	CHECK_GUARDS,
+	NOTHING,
+	READ_ALL,
+	CHECK_KERNELS
+};
+
+/* Where code lies in the device's memory, and with which buffers a graph begins, makes up to two percent of a short
+ * launch, and stays for as long as the process does. So a config has several places, two in a sample, and samples take turns: what
+ * a place does shows as noise among the rounds, which the decision can see, and not as a config's speed. */
+struct placed {
+	hip_module module;
+	hip_function function;
+	hip_graph_exec graph;
+};
+
+struct member {
+	struct rmsnorm_launch launch;
+	char launch_text[64];
+	char key[FT_HASH_SIZE];
+	bool compiling;       /* handed to the pool, and not come back */
+	size_t follows;       /* 1 + the member whose build is awaited, as the same is compiled; 0: none */
+	struct gpu_code code; /* of a built one */
+	struct placed place[PLACES];
+	unsigned samples;  /* taken: each from the next place */
+	unsigned launches; /* in a graph */
+	uint64_t least_ns; /* that a sample took; 0: not yet run */
+};
+
+/* Built already, and not yet told of by build_wait. */
+struct ready {
+	struct ready *next;
+	struct ft_built built;
+};
+
+struct gpu {
+	struct ft_backend base;
+	struct hip hip;
+	struct ft_backend_device device[GPU_DEVICES_MAX];
+	char driver[64], builder[192], compiler_path[256];
+	const char *path[PATHS_MAX + 1];
+	struct gpu_pool *pool;
+	/* The checking code is the same for all sweeps of an architecture. */
+	struct gpu_code check;
+	char check_key[FT_HASH_SIZE];
+	struct ft_nvidia *nvidia; /* open from the first sweep on, if there is one */
+	size_t nvidia_device;
+	bool nvidia_tried;
+
+	/* ---- of one sweep ---- */
+	bool sweeping;
+	struct rmsnorm_problem problem;
+	struct ft_traits traits;
+	size_t index; /* of the device */
+	uint64_t seed, memory_cap;
+	char code_dir[256];        /* "": none */
+	struct gpu_keeper *keeper; /* of that folder */
+	size_t count;
+	struct ft_config *config;
+	struct member *member;
+	struct ready *first, **last;
+
+	/* The context is made, and memory taken, on a thread while configs compile. */
+	pthread_t setup;
+	bool setup_runs;
+	atomic_bool setup_over;
+	int setup_failed;
+	struct ft_error setup_error;
+
+	bool ready; /* check code loaded, inputs filled */
+	bool check_tried;
+	struct ft_error check_error;
+	hip_module check_module;
+	hip_function kernel[CHECK_KERNELS];
+
+	int ordinal; /* the device's number in the library */
+	bool current;
+	hip_stream stream;
+	hip_event before, start, stop; /* the probe lies between the first two, the graphs behind it */
+	char *arena, *flush, *result, *scratch;
+	uint64_t span; /* bytes of x, and of y */
+	uint64_t x_at; /* offset of x in a set; y is at GUARD */
+	uint64_t weight_at;
+	uint64_t set; /* bytes of one */
+	uint64_t sets;
+	uint64_t flush_bytes;
+	unsigned launches; /* in a graph */
+	unsigned parts;    /* graphs in a sample */
+	uint64_t floor_ps; /* of an empty kernel */
+
+	/* How the device is when it is ours alone, as far as was seen. */
+	uint64_t probe_least_ns, wait_least_ns;
+	uint64_t probes, probe_sum_ns;
+	uint64_t samples, disturbed;
+	uint64_t looked_ns, looked_at; /* when the system was asked last, and what was disturbed then */
+	char said[96];                 /* what it said */
+};
+
+static inline struct gpu *gpu_of(struct ft_backend *backend)
+{
+	return (struct gpu *)(void *)backend;
+}
+
+static inline uint64_t at_least(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static inline uint64_t at_most(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline char *y_of(const struct gpu *gpu, uint64_t set)
+{
+	return gpu->arena + set * gpu->set + GUARD;
+}
+
+static inline char *x_of(const struct gpu *gpu, uint64_t set)
+{
+	return gpu->arena + set * gpu->set + gpu->x_at;
+}
+
+static inline char *weight_of(const struct gpu *gpu, uint64_t set)
+{
+	return gpu->arena + set * gpu->set + gpu->weight_at;
+}
+
+/* 0, FT_BACKEND_LOST after what no call in this process survives, or -1; with `what` failed, and why. */
+int gpu_failed(const struct gpu *gpu, hip_error code, const char *what, struct ft_error *error);
+
+/* Of so many texts, each with its end. */
+void gpu_hash_text(const char *const *text, size_t count, char hash[FT_HASH_SIZE]);
+bool gpu_is_cuda(void);
+/* What every source is compiled with. `arch` may carry features ("gfx90a:xnack-"): code for any setting of them loads in
+ * all. */
+void gpu_base_options(const char *arch, struct gpu_options *options);
+
+/* The stages, as in backend.h. */
+int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);
+int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *error);
+int gpu_build_wait(struct ft_backend *self, struct ft_built *built, struct ft_error *error);
+int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft_error *error);
+int gpu_warm(struct ft_backend *self, struct ft_error *error);
+int gpu_measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
+void gpu_weather(struct ft_backend *self, struct ft_weather *told);
+
+/* Waits until the checking code is built; what else is built meanwhile is kept for gpu_build_wait. */
+int gpu_await_check(struct gpu *gpu, struct ft_error *error);
+/* Joins the thread that made the context, loads the checking code, fills the buffers; once a sweep. */
+int gpu_get_ready(struct gpu *gpu, struct ft_error *error);
+int gpu_load_member(struct gpu *gpu, struct member *member, unsigned place, struct ft_error *error);
+int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsigned block, void **arguments,
+        struct ft_error *error);
+int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *y, void *x,
+        void *weight, struct ft_error *error);
+/* They have to be captured again. */
+void gpu_drop_graphs(const struct gpu *gpu, struct member *member);
+
+#endif

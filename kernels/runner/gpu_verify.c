@@ -1,0 +1,300 @@
+#include "kernels/runner/gpu_state.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/rmsnorm/reference.h"
+
+int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsigned block, void **arguments,
+        struct ft_error *error)
+{
+	return gpu_failed(gpu,
+	        gpu->hip.ModuleLaunchKernel(
+	                function, (unsigned)grid, 1, 1, block, 1, 1, 0, gpu->stream, arguments, NULL),
+	        "cannot launch", error);
+}
+
+int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *y, void *x,
+        void *weight, struct ft_error *error)
+{
+	int64_t m = (int64_t)gpu->problem.m, stride = (int64_t)gpu->problem.row_stride;
+	float eps = (float)EPS;
+	void *arguments[] = {&y, &x, &weight, &m, &stride, &eps};
+
+	return gpu_launch(gpu, member->place[place].function, member->launch.grid, member->launch.block,
+	        arguments, error);
+}
+
+static uint64_t check_grid(const struct gpu *gpu, uint64_t wanted)
+{
+	return at_least(1, at_most(wanted, gpu->traits.units * 16));
+}
+
+static int fill(struct gpu *gpu, uint64_t set, struct ft_error *error)
+{
+	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
+	        stride = (int64_t)gpu->problem.row_stride;
+	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
+	uint64_t seed = gpu->seed * UINT64_C(0x9e3779b97f4a7c15) + (set << 40);
+	uint64_t weight_seed = ~seed;
+	void *x = x_of(gpu, set), *weight = weight_of(gpu, set);
+	void *rows[] = {&x, &m, &n, &stride, &type, &seed};
+	void *weights[] = {&weight, &n, &weight_type, &weight_seed};
+	int code = gpu_launch(
+	        gpu, gpu->kernel[FILL_ROWS], check_grid(gpu, gpu->problem.m), CHECK_BLOCK, rows, error);
+
+	return code ? code
+	            : gpu_launch(gpu, gpu->kernel[FILL_WEIGHT],
+	                      check_grid(gpu, (gpu->problem.n + CHECK_BLOCK - 1) / CHECK_BLOCK), CHECK_BLOCK,
+	                      weights, error);
+}
+
+static int synchronize(const struct gpu *gpu, struct ft_error *error)
+{
+	return gpu_failed(gpu, gpu->hip.StreamSynchronize(gpu->stream), "a kernel failed", error);
+}
+
+static int fetch(const struct gpu *gpu, void *to, const void *from, uint64_t size, struct ft_error *error)
+{
+	int code = synchronize(gpu, error);
+
+	return code ? code
+	            : gpu_failed(gpu, gpu->hip.MemcpyDtoH(to, (void *)(uintptr_t)from, size),
+	                      "cannot read from the device", error);
+}
+
+/* The problem of one packed row of this one. */
+static struct rmsnorm_problem row_problem(const struct gpu *gpu)
+{
+	struct rmsnorm_problem one = gpu->problem;
+
+	one.m = 1;
+	one.row_stride = one.n;
+	return one;
+}
+
+struct row_on_host {
+	void *x, *y, *weight;
+	double *want, *got;
+};
+
+static void free_row(struct row_on_host *row)
+{
+	free(row->x);
+	free(row->y);
+	free(row->weight);
+	free(row->want);
+	free(row->got);
+}
+
+static int fetch_row(const struct gpu *gpu, uint64_t number, struct row_on_host *row, struct ft_error *error)
+{
+	uint64_t n = gpu->problem.n, element = rmsnorm_dtype_size(gpu->problem.dtype);
+	uint64_t weight = rmsnorm_dtype_size(gpu->problem.weight);
+	uint64_t at = number * gpu->problem.row_stride * element;
+	int code;
+
+	memset(row, 0, sizeof *row);
+	row->x = malloc(n * element);
+	row->y = malloc(n * element);
+	row->weight = malloc(n * weight);
+	row->want = malloc(n * sizeof(double));
+	row->got = malloc(n * sizeof(double));
+	if (!row->x || !row->y || !row->weight || !row->want || !row->got) {
+		free_row(row);
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	}
+	if ((code = fetch(gpu, row->x, x_of(gpu, 0) + at, n * element, error)) ||
+	        (code = fetch(gpu, row->y, y_of(gpu, 0) + at, n * element, error)) ||
+	        (code = fetch(gpu, row->weight, weight_of(gpu, 0), n * weight, error)))
+		free_row(row);
+	return code;
+}
+
+/* The device's float64 reference of one row is held against the host's. */
+static int check_reference(struct gpu *gpu, uint64_t number, struct ft_error *error)
+{
+	struct rmsnorm_problem one = row_problem(gpu);
+	int64_t n = (int64_t)gpu->problem.n, stride = (int64_t)gpu->problem.row_stride,
+	        row_number = (int64_t)number;
+	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
+	double inverse = 1.0 / (double)gpu->problem.n, eps = EPS;
+	void *out = gpu->scratch, *x = x_of(gpu, 0), *weight = weight_of(gpu, 0);
+	void *arguments[] = {
+	        &out, &x, &weight, &row_number, &n, &stride, &inverse, &eps, &type, &weight_type};
+	struct row_on_host row;
+	int code = gpu_launch(gpu, gpu->kernel[REFERENCE_ROW], 1, CHECK_BLOCK, arguments, error);
+
+	if (code || (code = fetch_row(gpu, number, &row, error)))
+		return code;
+	code = fetch(gpu, row.got, gpu->scratch, gpu->problem.n * sizeof(double), error);
+	rmsnorm_reference_rows(&one, row.x, row.weight, 0, 1, row.want);
+	for (int64_t i = 0; i < n && !code; i++) {
+		double off = row.got[i] - row.want[i], size = row.want[i] < 0 ? -row.want[i] : row.want[i];
+
+		if (!(off <= 1e-12 * size + 1e-300 && off >= -1e-12 * size - 1e-300))
+			code = ft_fail(error, FT_E_UNAVAILABLE,
+			        "the device's float64 reference is wrong: row %" PRIu64 ", column %" PRId64
+			        ": %.17g, and %.17g on the host",
+			        number, i, row.got[i], row.want[i]);
+	}
+	free_row(&row);
+	return code;
+}
+
+int gpu_get_ready(struct gpu *gpu, struct ft_error *error)
+{
+	static const char *const names[CHECK_KERNELS] = {"fill_rows", "fill_weight", "check_rows",
+	        "reference_row", "check_guards", "nothing", "read_all"};
+	int code;
+
+	if (gpu->ready)
+		return 0;
+	if (gpu->setup_runs) {
+		pthread_join(gpu->setup, NULL);
+		gpu->setup_runs = false;
+	}
+	if (gpu->setup_failed) {
+		if (error)
+			*error = gpu->setup_error;
+		return gpu->setup_failed;
+	}
+	if ((code = gpu_await_check(gpu, error)))
+		return code;
+	if ((code = gpu_failed(
+	             gpu, gpu->hip.SetDevice(&gpu->hip, gpu->ordinal), "cannot use the device", error)))
+		return code;
+	gpu->current = true;
+	if ((code = gpu_failed(gpu, gpu->hip.ModuleLoadData(&gpu->check_module, gpu->check.data),
+	             "cannot load the checking code", error)))
+		return code;
+	for (int i = 0; i < CHECK_KERNELS; i++)
+		if ((code = gpu_failed(gpu,
+		             gpu->hip.ModuleGetFunction(&gpu->kernel[i], gpu->check_module, names[i]),
+		             "cannot find the checking code", error)))
+			return code;
+	for (uint64_t set = 0; set < gpu->sets; set++)
+		if ((code = fill(gpu, set, error)))
+			return code;
+	if ((code = check_reference(gpu, 0, error)) ||
+	        (code = check_reference(gpu, gpu->problem.m / 2, error)) ||
+	        (code = check_reference(gpu, gpu->problem.m - 1, error)))
+		return code;
+	gpu->ready = true;
+	return 0;
+}
+
+int gpu_load_member(struct gpu *gpu, struct member *member, unsigned at, struct ft_error *error)
+{
+	struct placed *place = &member->place[at];
+	int code;
+
+	if (place->function)
+		return 0;
+	if (!member->code.data)
+		return ft_fail(error, FT_E_UNAVAILABLE, "this config was not built");
+	if ((code = gpu_failed(gpu, gpu->hip.ModuleLoadData(&place->module, member->code.data),
+	             "cannot load the code object", error)) ||
+	        (code = gpu_failed(gpu,
+	                 gpu->hip.ModuleGetFunction(&place->function, place->module, RMSNORM_KERNEL_NAME),
+	                 "the code object has no " RMSNORM_KERNEL_NAME, error)))
+		return code;
+	return 0;
+}
+
+static int guard(struct gpu *gpu, uint64_t first, uint64_t rows, uint64_t skip, uint64_t stride,
+        struct ft_error *error)
+{
+	void *zone = y_of(gpu, 0) - GUARD, *result = gpu->result;
+	unsigned poison = POISON;
+	void *arguments[] = {&zone, &first, &rows, &skip, &stride, &poison, &result};
+
+	return gpu_launch(
+	        gpu, gpu->kernel[CHECK_GUARDS], check_grid(gpu, rows), CHECK_BLOCK, arguments, error);
+}
+
+/* Runs one launch into set 0 and judges it. The output lies in poison; in place, only around the whole of it.
+ */
+static int run_and_check(
+        struct gpu *gpu, const struct member *member, bool in_place, double *largest, struct ft_error *error)
+{
+	uint64_t element = rmsnorm_dtype_size(gpu->problem.dtype), found[3];
+	uint64_t row_bytes = gpu->problem.n * element, stride_bytes = gpu->problem.row_stride * element;
+	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
+	        stride = (int64_t)gpu->problem.row_stride;
+	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
+	double inverse = 1.0 / (double)gpu->problem.n, eps = EPS;
+	void *y = y_of(gpu, 0), *x = x_of(gpu, 0), *weight = weight_of(gpu, 0), *result = gpu->result;
+	void *arguments[] = {&y, &x, &weight, &m, &n, &stride, &inverse, &eps, &type, &weight_type, &result};
+	const char *how = in_place ? " in place" : "";
+	int code;
+
+	if ((code = gpu_failed(gpu,
+	             gpu->hip.MemsetD8Async(
+	                     y_of(gpu, 0) - GUARD, POISON, GUARD + gpu->span + GUARD, gpu->stream),
+	             "cannot poison the output", error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.MemsetD8Async(gpu->result, 0, 32, gpu->stream),
+	                 "cannot write to the device", error)))
+		return code;
+	if (in_place &&
+	        (code = gpu_failed(gpu, gpu->hip.MemcpyDtoDAsync(y, x, gpu->span, gpu->stream),
+	                 "cannot copy the input", error)))
+		return code;
+	if ((code = gpu_launch_member(gpu, member, 0, y, in_place ? y : x, weight, error)) ||
+	        (code = gpu_launch(gpu, gpu->kernel[CHECK_ROWS], check_grid(gpu, gpu->problem.m), CHECK_BLOCK,
+	                 arguments, error)) ||
+	        (code = guard(gpu, 0, 1, 0, GUARD, error)) ||
+	        (code = guard(gpu, GUARD + gpu->span, 1, 0, GUARD, error)))
+		return code;
+	if (!in_place && stride_bytes > row_bytes && m > 1 &&
+	        (code = guard(gpu, GUARD, gpu->problem.m - 1, row_bytes, stride_bytes, error)))
+		return code;
+	if ((code = fetch(gpu, found, gpu->result, sizeof found, error)))
+		return code;
+	if (found[1]) {
+		ft_fail(error, FT_E_UNAVAILABLE,
+		        "it writes outside of its rows%s: %" PRIu64 " bytes, one of them %" PRId64
+		        " bytes from the output's begin",
+		        how, found[1], (int64_t)(~found[2] - GUARD));
+		return 1;
+	}
+	float worst;
+	uint32_t bits = (uint32_t)(found[0] >> 32);
+
+	memcpy(&worst, &bits, sizeof worst);
+	if ((double)worst > *largest)
+		*largest = (double)worst;
+	if ((double)worst <= rmsnorm_bound(gpu->problem.dtype))
+		return 0;
+	/* The host looks at that row itself, and says which element it is; in place its input is gone from y
+	 * only. */
+	struct rmsnorm_problem one = row_problem(gpu);
+	struct rmsnorm_worst element_at = {0};
+	struct row_on_host row;
+	uint64_t number = found[0] & 0xffffffffu;
+
+	if ((code = fetch_row(gpu, number, &row, error)))
+		return code;
+	rmsnorm_compare_rows(&one, row.x, row.weight, row.y, 0, 1, &element_at);
+	element_at.row = number;
+	if (rmsnorm_worst_check(&element_at, gpu->problem.dtype, error) == 0)
+		ft_fail(error, FT_E_UNAVAILABLE,
+		        "row %" PRIu64 "%s is wrong by %g on the device and right when read back", number,
+		        how, (double)worst);
+	free_row(&row);
+	return 1;
+}
+
+int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+	struct member *member = &gpu->member[index];
+	int code;
+
+	*largest = 0;
+	if ((code = gpu_get_ready(gpu, error)) || (code = gpu_load_member(gpu, member, 0, error)))
+		return code;
+	code = run_and_check(gpu, member, false, largest, error);
+	return code ? code : run_and_check(gpu, member, true, largest, error);
+}
