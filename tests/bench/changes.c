@@ -258,7 +258,7 @@ int main(int argc, char **argv)
 	        .problem = make_problem(),
 	        .news = eventfd(0, EFD_CLOEXEC)};
 	flytune_client *client = open_client(path);
-	struct change *change_of = need(calloc(changes, sizeof(*change_of)));
+	struct change *change_of;
 	struct flytune_answer answer;
 	struct flytune_error error;
 	pthread_t reader;
@@ -273,6 +273,7 @@ int main(int argc, char **argv)
 		        flytune_source_word(answer.source));
 		return 1;
 	}
+	change_of = need(calloc(changes, sizeof(*change_of)));
 	stay_on(number(argc, argv, "cpu", 0));
 	if (pthread_create(&reader, NULL, keep_looking, &watch) != 0)
 		die("pthread_create");
@@ -282,6 +283,7 @@ int main(int argc, char **argv)
 	atomic_store(&watch.end, true);
 	pthread_join(reader, NULL);
 	report(&watch, change_of, changes);
+	free(change_of);
 	flytune_problem_free(watch.problem);
 	flytune_close(client);
 	flytune_close(watch.client);
