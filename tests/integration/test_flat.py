@@ -12,6 +12,7 @@ import harness
 from harness import problem, shape
 
 LONG = bool(os.environ.get("FLYTUNE_LONG"))
+POOL = 3 + 8  # descriptors of a program whose threads share a client: its own, and as many connections as there can be
 CLIENTS = 200 if harness.INSTRUMENTED else 1000
 
 
@@ -70,7 +71,8 @@ def test_memory_and_descriptors_stay_flat(daemon, what, short, full, client_kb, 
         assert peer.call("lookup", kernel="rmsnorm", problem=problem())["source"] == "tuned"
     grown = harness.memory_kb(daemon.pid) - warm["kb"]
     print(f"{count} {what}: the client {figures}; the daemon grew by {grown} kB from {warm['kb']} kB")
-    assert figures["descriptors"] == figures["descriptors_warm"]
+    # How many of its connections a client has needed by half-time is up to chance.
+    assert figures["descriptors"] <= (figures["descriptors_warm"] if what == "connects" else POOL)
     if not harness.INSTRUMENTED:
         assert figures["kb"] - figures["kb_warm"] < client_kb
         assert grown < daemon_kb
