@@ -544,6 +544,7 @@ int main(int argc, char **argv)
 	log_init(&daemon->log, daemon->options.log_level, log_waits, daemon);
 	access_init(&daemon->access, &daemon->options);
 	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store, as a full disk is */
 	(void)umask(0077);
 	raise_descriptor_limit(&daemon->options);
 	status = uv_loop_init(&daemon->loop);

@@ -161,6 +161,7 @@ int main(int count, char **words)
 
 	/* A reader that went away shows as a failed write. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* the write says so */
 	/* The general options may stand anywhere; what is left are the command and its own words. */
 	count--;
 	words++;

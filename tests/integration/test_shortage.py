@@ -312,3 +312,33 @@ def test_a_runner_is_what_the_kernel_takes_first_and_its_death_is_told(daemon, r
     (fault,) = [trial for trial in daemon.trials() if trial["status"] == "failed"]
     assert "killed (signal 9)" in fault["reason"] and "measure" in fault["reason"]
     serves(daemon)
+
+
+# ---- a limit on the size of files ----
+
+def limited(blocks):
+    return ["bash", "-c", f'ulimit -f {blocks}; exec "$@"', "bash"]
+
+
+def test_a_limit_on_files_that_no_store_fits_in_is_told(daemons, runner):
+    daemon = daemons(runner, prefix=limited(8))
+    assert daemon.spawn().wait(harness.DEADLINE) == 1, "it died of the signal, without a word"
+    daemon.process = None
+    assert "File too large" in daemon.log()
+
+
+def test_a_store_that_meets_the_limit_is_served_on(daemons, runner):
+    daemon = daemons(runner, prefix=limited(40)).start()
+    daemon.ctl("tune", *shape(m=",".join(map(str, range(1000, 1016)))), "--no-wait", check=False)
+    daemon.heard("the store cannot be written")
+    assert daemon.lookup()["source"] == "default"
+    harness.until(lambda: daemon.status()["degraded"], "the status says so")
+
+
+def test_an_export_that_meets_the_limit_says_so_and_leaves_the_file(daemon, tmp_path):
+    daemon.tune()
+    path = tmp_path / "answers.json"
+    path.write_text("old")
+    done = daemon.ctl("export", path, prefix=limited(0), check=False)
+    assert done.status == 1 and "File too large" in done.complaint
+    assert path.read_text() == "old" and [one.name for one in tmp_path.iterdir() if "answers" in one.name] == ["answers.json"]

@@ -156,3 +156,65 @@ def test_a_directory_that_cannot_be_written_serves_a_socket_that_is_handed_over(
             assert daemon.lookup()["source"] == "default"
             daemon.stop()
         assert daemon.path.exists() and not daemon.path.with_name("s.lock").exists()
+
+
+# ---- odd places ----
+
+@pytest.mark.parametrize("name", ["with a space", "ümläut €", "it's \"quoted\"; $(false)", "%s%n", "new\nline"], ids=range(5))
+def test_a_socket_and_a_state_directory_of_any_name(daemons, runner, name):
+    daemon = daemons(runner)
+    daemon.path = daemon.short / name
+    daemon.state = daemon.folder / name
+    daemon.start()
+    assert daemon.lookup()["source"] == "default"
+    assert daemon.status()["state_dir"] == str(daemon.state).replace("\n", "?")
+    daemon.restart()
+    assert daemon.tune()[0]["source"] == "tuned"
+
+
+def test_the_longest_name_that_a_socket_can_have(daemons, runner):
+    daemon = daemons(runner)
+    daemon.path = daemon.short / ("x" * (107 - len(str(daemon.short)) - 1))
+    assert len(str(daemon.path)) == 107
+    daemon.start()
+    assert daemon.lookup()["source"] == "default"
+    daemon.stop()
+    assert not daemon.path.exists() and not daemon.path.with_name(daemon.path.name + ".lock").exists()
+
+
+def test_a_link_to_the_directory_is_the_directory_and_a_link_in_the_sockets_place_is_left(daemons, runner, tmp_path):
+    daemon = daemons(runner)
+    link = daemon.folder / "link"
+    link.symlink_to(daemon.short)
+    daemon.path = daemon.short / "link"
+    daemon.path.symlink_to(tmp_path / "nowhere")
+    assert daemon.spawn().wait(harness.DEADLINE) == 1
+    daemon.process = None
+    assert "is no socket: it is left as it is" in daemon.log() and daemon.path.is_symlink()
+    daemon.path = link / "s"
+    if len(str(daemon.path)) <= 107:
+        daemon.start()
+        assert (daemon.short / "s").is_socket() and daemon.lookup()["source"] == "default"
+
+
+@pytest.mark.parametrize("mask", ["0000", "0777"])
+def test_whatever_the_mask_the_files_are_the_daemons_alone(daemons, runner, mask):
+    daemon = daemons(runner, prefix=["sh", "-c", f'umask {mask}; exec "$@"', "sh"]).start()
+    daemon.tune()
+    assert daemon.path.stat().st_mode & 0o777 == 0o660
+    assert daemon.path.with_name("s.lock").stat().st_mode & 0o777 == 0o600
+    for path in daemon.state.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_an_environment_full_of_nonsense_is_survived(daemons, runner):
+    daemon = daemons(runner, env={
+        "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1", "LISTEN_FDS": "99999999999999999999", "LISTEN_PID": "1",
+        "LISTEN_FDNAMES": ":" * 5000, "JOURNAL_STREAM": "", "TZ": ":/etc/passwd", "LC_ALL": "xx_XX.UTF-8", "HOME": "/nowhere",
+        "TMPDIR": "/nowhere", "PATH": "", "FLYTUNE_SOCKET": "x" * 5000, "FLYTUNE_GENERATION": "%s%n", "UV_THREADPOOL_SIZE": "-1"})
+    daemon.start()
+    assert daemon.tune()[0]["source"] == "tuned"
+    for name, value in (("FLYTUNE_GENERATION", "%s%n" * 500), ("FLYTUNE_AUTOTUNE", "2")):
+        done = daemon.ctl("lookup", *harness.shape(), as_json=False, check=False, env={name: value})
+        assert done.status == 2 and done.complaint.startswith("flytunectl: ")
+    assert daemon.ctl("status", as_json=False, env={"COLUMNS": "-1", "TERM": "", "LC_ALL": "xx"}).output
