@@ -106,6 +106,7 @@ static void write_one(struct writing *writing)
 	strcpy(job.device, "cpu:0");
 	strcpy(job.kernel, "rmsnorm");
 	snprintf(name, sizeof(name), "identity %u", (unsigned)(number / 10));
+	trials->rounds = 200;
 	for (uint32_t i = 0; i < 20; i++) {
 		trials->trial[i].config = some_config(i);
 		trials_samples(trials, i)[0] = number;
