@@ -116,7 +116,8 @@ def short_folder():
 
 @contextlib.contextmanager
 def serving(command, path):
-    process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               start_new_session=True)  # as the daemon has
     try:
         harness.until(path.exists, f"{path} to be served")
         yield path

@@ -21,13 +21,15 @@ def test_a_log_that_nobody_reads_stops_no_lookup(tmp_path, runner):
                 with daemon.peer(hello=False):
                     pass
             assert peer.call("lookup", kernel="rmsnorm", problem=harness.problem(m=64, n=4096))["source"] == "default"
-        text = b""
-        while b" messages lost" not in text:
-            assert select.select([reader], [], [], harness.DEADLINE)[0], "it does not tell of what was lost"
-            text += os.read(reader, 1 << 20)
-        lost = [line for line in text.decode().splitlines() if "messages lost" in line]
-        told = text.count(b"session opened")
-        assert 0 < told < SESSIONS and int(lost[0].split("warning: ")[1].split()[0]) > SESSIONS - told, lost
+        # Every line is there, or among those that are told to be lost.
+        told = lost = 0
+        rest = b""
+        while told + lost < 2 * SESSIONS:
+            assert select.select([reader], [], [], harness.DEADLINE)[0], f"{told} lines came, {lost} are said to be lost"
+            *lines, rest = (rest + os.read(reader, 1 << 20)).split(b"\n")
+            told += sum(b" session " in line for line in lines)
+            lost += sum(int(line.split(b"warning: ")[1].split()[0]) for line in lines if b" messages lost" in line)
+        assert told > 0 and lost > 0
     finally:
         daemon.clean_up()
         os.close(reader)
