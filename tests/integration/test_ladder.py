@@ -46,6 +46,8 @@ def test_sweeps_take_turns_between_their_first_rounds_and_repeat_nothing(ladder,
     assert begun.index(job[-1]) < len(begun) - 1 - begun[::-1].index(job[0])
     built = runner.did("build")
     assert built and len(built) == len(set(built)), "something was built twice"
+    verified = runner.did("verify")
+    assert len(verified) == len(set(verified)), "something was verified twice"
     assert len(runner.pids()) == 1
     for m in SIZES:
         trials = daemon.trials(m=m)
