@@ -9,6 +9,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "daemon/merge.h"
+
 enum {
 	UNBLAMED_MAX = 2,
 	FEW_MAX = 4,          /* of the old best that an upgrade tries first */
@@ -26,7 +28,6 @@ static const uint64_t put_off_most_ns = 2000000000;
 
 /* No launch takes so long; a sample above is nonsense. */
 static const uint64_t sample_max_ps = 100ULL * 1000000000000ULL;
-static const char not_in_space[] = "no longer in the space";
 
 struct sweep_note {
 	struct sweep_note *next;
@@ -300,96 +301,6 @@ static void end_failed(struct sweep *sweep, const char *format, ...)
 	end(sweep, SWEEP_FAILED, &why);
 }
 
-/* ---- the space ---- */
-
-/* Puts what is known of each config into the order of today's space; what left the space is kept behind it.
- */
-static struct trials *merge(const struct subject *subject, struct trials *known,
-        const struct ft_config *config, const char (*pruned)[FT_REASON_SIZE], uint32_t count,
-        uint32_t standard)
-{
-	bool taken[2 * FT_SPACE_MAX] = {false};
-	uint32_t left = 0;
-	struct trials *trials;
-
-	for (uint32_t i = 0; known != NULL && i < known->count && i < 2 * FT_SPACE_MAX; i++) {
-		bool inside = i < count && ft_config_equal(&known->trial[i].config, &config[i]);
-
-		for (uint32_t k = 0; k < count && !inside; k++)
-			inside = ft_config_equal(&known->trial[i].config, &config[k]);
-		left += inside ? 0 : 1;
-	}
-	if (left > FT_SPACE_MAX)
-		left = FT_SPACE_MAX;
-	trials = trials_new(count + left);
-	if (trials == NULL)
-		return NULL;
-	(void)snprintf(trials->kernel, sizeof(trials->kernel), "%s", subject->kernel->schema.kernel);
-	trials->problem = subject->problem;
-	trials->standard = standard;
-	trials->winner = -1;
-	if (known != NULL) {
-		trials->seed = known->seed;
-		trials->rounds = known->rounds;
-		trials->sweep_ns = known->sweep_ns;
-		(void)snprintf(trials->method, sizeof(trials->method), "%s", known->method);
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		struct trial *trial = &trials->trial[i];
-		int32_t before = -1;
-
-		/* Mostly it stands where it stood. */
-		if (known != NULL && i < known->count && ft_config_equal(&known->trial[i].config, &config[i]))
-			before = (int32_t)i;
-		else if (known != NULL)
-			before = trials_find(known, &config[i]);
-		if (before >= 0 && before < 2 * FT_SPACE_MAX) {
-			*trial = known->trial[before];
-			known->trial[before].sample_ps = NULL; /* moved */
-			taken[before] = true;
-			if (trial->status == TRIAL_PRUNED)
-				trial->status = TRIAL_WAITING;
-			if (known->winner == before && pruned[i][0] == '\0')
-				trials->winner = (int32_t)i;
-		}
-		trial->config = config[i];
-		if (pruned[i][0] != '\0') {
-			trial->status = TRIAL_PRUNED;
-			(void)snprintf(trial->reason, sizeof(trial->reason), "%s", pruned[i]);
-		}
-	}
-	for (uint32_t i = 0, at = count;
-	        known != NULL && i < known->count && i < 2 * FT_SPACE_MAX && at < trials->count; i++) {
-		if (taken[i])
-			continue;
-		trials->trial[at] = known->trial[i];
-		known->trial[i].sample_ps = NULL;
-		if (trials->trial[at].status == TRIAL_WAITING) {
-			trials->trial[at].status = TRIAL_PRUNED;
-			(void)snprintf(trials->trial[at].reason, sizeof(trials->trial[at].reason), "%s",
-			        not_in_space);
-		}
-		at++;
-	}
-	/* "Same code as" names another trial by index: find it again, or build it anew. */
-	for (uint32_t i = 0; i < trials->count; i++) {
-		struct trial *trial = &trials->trial[i];
-		int32_t same = -1;
-
-		if (trial->status != TRIAL_SAME_CODE)
-			continue;
-		if (known != NULL && trial->same_as < known->count)
-			same = trials_find(trials, &known->trial[trial->same_as].config);
-		if (same >= 0 && (uint32_t)same < count && trials->trial[same].status != TRIAL_PRUNED) {
-			trial->same_as = (uint32_t)same;
-		} else {
-			trial->status = TRIAL_WAITING;
-			trial->code[0] = '\0';
-		}
-	}
-	return trials;
-}
-
 /* ---- a part of the space ---- */
 
 /* Picks the old winner and the default: which of the old best is the best is not asked, as long as the one that was
@@ -469,38 +380,6 @@ whole:
 static bool is_tried(const struct sweep *sweep, uint32_t index)
 {
 	return sweep->picked == NULL || sweep->picked[index];
-}
-
-static bool complete(const struct trials *trials, uint32_t members)
-{
-	if (trials->winner < 0)
-		return false;
-	for (uint32_t i = 0; i < members; i++) {
-		const struct trial *trial = &trials->trial[i];
-
-		if (trial->status == TRIAL_WAITING && !trial->dropped && trial->sample_ps == NULL)
-			return false;
-	}
-	return true;
-}
-
-/* A forced sweep times everything again; what was built stays built, and what failed stays failed. */
-static void forget_times(struct trials *trials)
-{
-	trials->rounds = 0;
-	trials->winner = -1;
-	trials->conclusive = false;
-	for (uint32_t i = 0; i < trials->count; i++) {
-		struct trial *trial = &trials->trial[i];
-
-		free(trial->sample_ps);
-		trial->sample_ps = NULL;
-		trial->dropped = false;
-		trial->dropped_round = 0;
-		trial->verified = false;
-		if (trial->status == TRIAL_WAITING)
-			trial->reason[0] = '\0';
-	}
 }
 
 static void write_members(const struct sweep *sweep, struct ft_writer *writer, struct ft_sweep_member *member)
@@ -665,7 +544,7 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
         const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t standard)
 {
 	trials_free(sweep->trials);
-	sweep->trials = merge(&sweep->subject, known, config, pruned, count, standard);
+	sweep->trials = trials_merge(&sweep->subject, known, config, pruned, count, standard);
 	free(sweep->standing);
 	sweep->standing = calloc(count, sizeof(*sweep->standing));
 	sweep->members = count;
@@ -686,14 +565,14 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	if (sweep->check || sweep->few)
 		pick(sweep);
 	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))
-		forget_times(sweep->trials);
+		trials_forget_times(sweep->trials);
 	if (sweep->force)
 		sweep->lets_go = sweep->job->begun = true;
 	sweep->force = false;
 	sweep->checking = sweep->check;
 	sweep->space_hash =
 	        sweep->few ? space_in_part : subject_members_hash(&sweep->subject, config, pruned, count);
-	if (!sweep->check && complete(sweep->trials, count)) {
+	if (!sweep->check && trials_complete(sweep->trials, count)) {
 		/* Decided before: an answer was lost, forgotten, or came back with its compiler. */
 		end(sweep, SWEEP_DECIDED, NULL);
 		return;

@@ -74,6 +74,7 @@ struct ft_backend {
 	/* The first rounds of a race are spread over at least so long, for what disturbs a device may last longer than
 	 * a few rounds do. 0: not at all. */
 	uint64_t spread_ns;
+	unsigned vain; /* the sweep's: waits for quiet that found none, one after another */
 
 	/* One sweep at a time; one that was put off comes again with the same seed. Buffers, the float64 reference, random inputs from the seed. */
 	int (*prepare)(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);

@@ -12,6 +12,7 @@ static const uint64_t second_ns = 1000000000;
 /* Of the budget, what may be spent on waiting for the device to be quiet. */
 enum {
 	PATIENCE_PART = 10,
+	VAIN_MOST = 4,     /* halvings of it */
 	LOAD_QUIET = 20,   /* percent that others use of a quiet device */
 	SPREAD_ROUNDS = 7, /* the first of a race, which may decide it */
 };
@@ -443,6 +444,8 @@ static int wait_for_quiet(struct run *run, struct ft_error *error)
 			told = now_ns();
 		}
 	}
+	/* Others who stay are not waited for again and again: half as long each time, in sweeps that follow too. */
+	run->backend->vain = quiet ? 0 : run->backend->vain < VAIN_MOST ? run->backend->vain + 1 : VAIN_MOST;
 	tell_stage(run, "measure");
 	return run->backend->warm(run->backend, error) < 0 ? -1 : 0;
 }
@@ -750,7 +753,7 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	run.fresh = sweep->fresh;
 	run.began_ns = sweep->age_ns < now ? now - sweep->age_ns : 0;
 	run.pause_ns = pause_first_ns;
-	run.patience_ns = sweep->budget_ns / PATIENCE_PART;
+	run.patience_ns = (sweep->budget_ns / PATIENCE_PART) >> backend->vain;
 	run.deadline_ns = sweep->budget_ns > UINT64_MAX - now ? UINT64_MAX : now + sweep->budget_ns;
 	if (!config || !run.order || !run.sample || !run.built || !run.sampled || !run.contender) {
 		ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", count);

@@ -387,6 +387,7 @@ static void a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet(vo
 	fake.backend.load = load;
 	fake.disturbed_rounds = 1;
 	memcpy(fake.load, (unsigned[]){90, 80, 5}, 3 * sizeof(unsigned));
+	fake.backend.vain = 1;
 	run(&fake, hour_ns, &sweep, &reply);
 	assert_int_equal(reply.winner, 0);
 	assert_int_equal(fake.waits, 1);
@@ -394,6 +395,7 @@ static void a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet(vo
 	assert_int_equal(fake.disturbed, CONFIGS);
 	assert_int_equal(fake.warmed, 2);
 	assert_non_null(strstr(reply.weather, "waited"));
+	assert_int_equal(fake.backend.vain, 0);
 	ft_sweep_free(&sweep);
 }
 
@@ -412,6 +414,7 @@ static void a_device_that_never_is_quiet_is_waited_for_no_longer_than_a_part_of_
 	assert_int_equal(fake.waits, 1);
 	assert_true(fake.rounds >= 7);
 	assert_true(fake.disturbed >= CONFIGS + 6);
+	assert_int_equal(fake.backend.vain, 1); /* the next one's patience is half of it */
 	ft_sweep_free(&sweep);
 }
 
