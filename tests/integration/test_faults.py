@@ -319,3 +319,15 @@ def test_kill_9_at_random_moments_loses_nothing_acknowledged(daemons, runner):
             found = daemon.lookup(m=known)
             assert found["source"] == "tuned" and found["config"] == config, known
         m += 1000
+
+
+def test_a_runners_texts_steer_no_terminal(daemons, runner):
+    runner.write("identity compiler=\x1b[2Jx\x07 \x9bnot-text", "device \x1b]0;owned\x07 units=4")
+    daemon = daemons(runner).start()
+    daemon.tune()
+    for words in (["status"], ["devices"], ["jobs"], ["explain", *shape()], ["trials", *shape()], ["lookup", *shape()],
+                  ["export", "-"]):
+        shown = daemon.ctl(*words, as_json=False, check=False).output
+        assert all(sign == "\n" or sign >= " " and sign != "\x7f" and not "\x80" <= sign <= "\x9f" for sign in shown), words
+        daemon.ctl(*words, check=False).json  # and it is text
+    assert all(sign not in daemon.log() for sign in "\x1b\x07")
