@@ -250,6 +250,35 @@ def test_no_wait_returns_while_the_sweep_goes_on(daemon, runner):
     assert daemon.lookup()["source"] == "tuned"
 
 
+def timed(trials, runner, *more, **known):
+    """Has the runner find these times, in microseconds by the place of a config, and long ones for all others."""
+    runner.write(*more, *[f"time {at} {known.get(f'm{at}', 200) * 1000000:.0f}" for at in range(len(trials))])
+
+
+def members(daemon):
+    """All configs, and the places of two that may win; the default is neither."""
+    daemon.tune()
+    trials = daemon.trials()
+    places = [at for at, trial in enumerate(trials) if trial["status"] == "ok" and not trial["default"]]
+    return trials, places[0], places[-1]
+
+
+def test_a_stored_winner_gives_way_only_to_what_is_better_beyond_the_noise(daemon, runner):
+    trials, early, late = members(daemon)
+    for times, winner in (((130, 100), late), ((99.9, 100), late), ((90, 100), early), ((90, 89.9), early)):
+        timed(trials, runner, **{f"m{early}": times[0], f"m{late}": times[1]})
+        assert daemon.tune("--force")[0]["config"] == trials[winner]["config"], times
+
+
+def test_a_config_that_was_never_verified_does_not_win_although_its_runner_says_so(daemon, runner):
+    trials, early, late = members(daemon)
+    before = daemon.lookup()["config"]
+    timed(trials, runner, f"at verify {late} lie unverified", **{f"m{early}": 100, f"m{late}": 50})
+    done = daemon.ctl("tune", *shape(), "--force", check=False)
+    assert done.status == 4 and "no config can win" in done.complaint, "all others were dropped for it"
+    assert daemon.lookup()["config"] == before
+
+
 def order_of(daemon, runner, wanted):
     """The numbers, in `wanted`, of jobs in the order in which they run: all are queued while the first runs."""
     gate = runner.gate("sweep")
