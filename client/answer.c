@@ -40,11 +40,7 @@ int64_t flytune_answer_get(const struct flytune_answer *answer, const char *knob
 uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX])
 {
 	for (uint32_t i = 0; i < config->count; i++) {
-		size_t length = strlen(config->knob[i].name);
-
-		/* Zero to the end, so that equal answers are equal bytes. */
-		memcpy(knob[i].name, config->knob[i].name, length);
-		memset(knob[i].name + length, 0, sizeof knob[i].name - length);
+		memcpy(knob[i].name, config->knob[i].name, sizeof knob[i].name);
 		knob[i].value = config->knob[i].value;
 	}
 	return config->count;
@@ -55,6 +51,8 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 {
 	struct ft_answer read;
 
+	/* Names end early: equal answers are to be equal bytes. */
+	memset(&read.config, 0, sizeof read.config);
 	if (ft_decode(&ft_answer_message, data, &read, error) != 0)
 		return -1;
 	memset(answer, 0, sizeof *answer);
