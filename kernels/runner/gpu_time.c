@@ -190,7 +190,7 @@ static void say_method(struct gpu *gpu)
 int gpu_warm(struct ft_backend *self, struct ft_error *error)
 {
 	struct gpu *gpu = gpu_of(self);
-	struct member *member = NULL;
+	struct member *all = gpu->member, *member = NULL;
 	struct timing timing = {0};
 	hip_graph_exec exec = NULL;
 	uint64_t spent = 0, before = 0;
@@ -198,12 +198,12 @@ int gpu_warm(struct ft_backend *self, struct ft_error *error)
 	int code = gpu_get_ready(gpu, error);
 
 	for (size_t i = 0; i < gpu->count && !member; i++)
-		if (gpu->member[i].place[0].function)
-			member = &gpu->member[i];
+		if (all[i].place[0].function)
+			member = &all[i];
 	/* In a sweep that goes on after a crash all may be verified already, and none be loaded. */
 	for (size_t i = 0; i < gpu->count && !member && !code; i++)
-		if (gpu->member[i].code.data && (code = gpu_load_member(gpu, &gpu->member[i], 0, error)) == 0)
-			member = &gpu->member[i];
+		if (all[i].code.data && (code = gpu_load_member(gpu, &all[i], 0, error)) == 0)
+			member = &all[i];
 	if (code || !member)
 		return code ? code : ft_fail(error, FT_E_UNAVAILABLE, "no config is ready to be timed");
 	launches = (unsigned)at_least(1, at_most(gpu->sets, 16));
@@ -238,7 +238,7 @@ int gpu_measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, stru
 	struct member *member = &gpu->member[index];
 	unsigned at = member->samples++ * gpu->parts % PLACES;
 	bool first = member->launches == 0, disturbed = false, cut = true;
-	hip_graph_exec graph[PARTS];
+	hip_graph_exec graph[PARTS] = {NULL};
 	struct timing timing;
 	uint64_t spent = 0;
 	int code;

@@ -5,8 +5,8 @@
  * GPU. It proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
  * "memory=MIB" (what the device has), "free=MIB" (what others leave of it), "crowd=N" (from the Nth reading of all memory on,
  * every other one takes three milliseconds longer, as beside another process), "nvml=LOAD,REASONS,PROCESSES" (what the
- * management library says, as which it poses too), "lucky" (a launch
- * takes 100 microseconds of the device's clock; a fifth less in blocks of 128, where that code was loaded first). The faults that the device code has for tests are acted out: one never
+ * management library says, as which it poses too), "lucky" (a launch takes 500 microseconds of the device's clock, in blocks
+ * of 128 a fifth less where that code was loaded first). The faults that the device code has for tests are acted out: one never
  * ends, and after a wild write every call fails, as on a real device. */
 
 #include <elf.h>
@@ -213,7 +213,8 @@ static int run(const struct launch *launch)
 		return ILLEGAL;
 	if (strcmp(name, "flytune_rmsnorm") == 0) {
 		if (spoiled("lucky"))
-			ahead_ns += launch->block == 128 && !launch->function->module->again ? 80000 : 100000;
+			ahead_ns +=
+			        launch->block == 128 && !launch->function->module->again ? 400000 : 500000;
 		return rmsnorm(launch);
 	}
 	if (strcmp(name, "read_all") == 0)

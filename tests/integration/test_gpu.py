@@ -206,7 +206,7 @@ def test_where_code_happens_to_lie_is_no_configs_speed(gpu, tmp_path):
     default = next(trial for trial in trials if trial["default"])
     lucky = [trial for trial in trials if trial["config"]["BLOCK_THREADS"] == 128 and trial["rounds"] >= 7]
     assert default["config"]["BLOCK_THREADS"] != 128 and lucky, trials
-    assert all(trial["time_us"] > 0.95 * default["time_us"] for trial in lucky), (default, lucky)
+    assert all(trial["time_us"] > 0.9 * default["time_us"] for trial in lucky), (default, lucky)
 
 
 def test_a_device_that_others_use_is_left_to_them(gpus, tmp_path):
