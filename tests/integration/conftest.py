@@ -80,3 +80,17 @@ def nobody():
     if os.geteuid() != 0:
         pytest.skip("needs root, to become another user")
     return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+
+
+@pytest.fixture
+def owned(daemons, runner, nobody, tmp_path):
+    """A daemon of that ordinary user's, not yet started: it can reach its runner, and its state is its own."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    for left in (runner.folder, runner.program):
+        left.chmod(0o777)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, 65534, 65534)
+    return daemons(runner, state=state, prefix=nobody)

@@ -160,21 +160,11 @@ def test_refusals_are_logged_once_a_while_with_a_count(grouped):
     assert len([line for line in grouped.log().splitlines() if "audit denied" in line]) == 1
 
 
-def test_the_daemons_own_user_may_steer_it(daemons, runner, tmp_path, nobody):
-    for folder in (tmp_path, *tmp_path.parents):
-        if str(folder).startswith("/tmp/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    for left in (runner.folder, runner.program):
-        left.chmod(0o777)
-    state = tmp_path / "state"
-    state.mkdir(mode=0o700)
-    os.chown(state, NOBODY, NOBODY)
-    daemon = daemons(runner, state=state, prefix=nobody)
-    daemon.short.chmod(0o777)
-    daemon.start()
-    daemon.ctl("pause", prefix=nobody)
-    done = daemon.ctl("pause", prefix=["setpriv", "--reuid=1234", f"--regid={NOBODY}", "--clear-groups", "--"],
-                      check=False)
+def test_the_daemons_own_user_may_steer_it(owned, nobody):
+    owned.short.chmod(0o777)
+    owned.start()
+    owned.ctl("pause", prefix=nobody)
+    done = owned.ctl("pause", prefix=["setpriv", "--reuid=1234", f"--regid={NOBODY}", "--clear-groups", "--"], check=False)
     assert done.status == 1 and "denied" in done.output
 
 

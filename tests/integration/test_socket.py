@@ -1,7 +1,6 @@
 """The socket's name: one daemon has it, whoever else wants it at the same moment, and however the last one ended."""
 import contextlib
 import fcntl
-import os
 import signal
 import socket
 import subprocess
@@ -131,31 +130,22 @@ def test_a_link_in_the_locks_place_is_not_followed(daemons):
     assert victim.read_text() == "precious"
 
 
-def test_a_directory_that_cannot_be_written_serves_a_socket_that_is_handed_over(daemons, runner, nobody, tmp_path):
-    for folder in (tmp_path, *tmp_path.parents):
-        if str(folder).startswith("/tmp/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    for left in (runner.folder, runner.program):
-        left.chmod(0o777)
-    state = tmp_path / "state"
-    state.mkdir(mode=0o700)
-    os.chown(state, 65534, 65534)
-    daemon = daemons(runner, state=state, prefix=nobody)
-    daemon.short.chmod(0o755)  # root's, as /run/flytuned is: the daemon makes nothing in it
-    assert daemon.spawn().wait(harness.DEADLINE) == 1
-    daemon.process = None
-    assert f"cannot make {daemon.path}.lock" in daemon.log() and "Permission denied" in daemon.log()
+def test_a_directory_that_cannot_be_written_serves_a_socket_that_is_handed_over(owned):
+    owned.short.chmod(0o755)  # root's, as /run/flytuned is: the daemon makes nothing in it
+    assert owned.spawn().wait(harness.DEADLINE) == 1
+    owned.process = None
+    assert f"cannot make {owned.path}.lock" in owned.log() and "Permission denied" in owned.log()
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(daemon.path))
+        listener.bind(str(owned.path))
         listener.listen(64)
         number = listener.fileno()
-        daemon.pass_fds = (number,)
-        daemon.prefix += ["bash", "-c", f'exec 3<&{number} && LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "bash"]
+        owned.pass_fds = (number,)
+        owned.prefix += ["bash", "-c", f'exec 3<&{number} && LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "bash"]
         for _ in range(2):
-            daemon.start()
-            assert daemon.lookup()["source"] == "default"
-            daemon.stop()
-        assert daemon.path.exists() and not daemon.path.with_name("s.lock").exists()
+            owned.start()
+            assert owned.lookup()["source"] == "default"
+            owned.stop()
+        assert owned.path.exists() and not owned.path.with_name("s.lock").exists()
 
 
 # ---- odd places ----

@@ -4,7 +4,6 @@
 
 #include "check.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -86,18 +85,6 @@ static inline void await_daemon(flytune_client *client, int64_t m, struct flytun
 		poll(NULL, 0, 2);
 		assert_int_equal(look_up(client, m, answer, NULL), FLYTUNE_OK);
 	} while ((answer->flags & FLYTUNE_ANSWER_AWAY) != 0);
-}
-
-static inline int count_descriptors(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	assert_non_null(directory);
-	while (readdir(directory) != NULL)
-		count++;
-	closedir(directory);
-	return count;
 }
 
 /* A thread that looks up, and counts what is not as it must be. */

@@ -1,7 +1,6 @@
 /* Subscriptions against a daemon that behaves, misbehaves, dies and comes back. */
 #include "check.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -145,18 +144,6 @@ static void turn_until_subscribed(struct follower *follower, int count)
 		if (readable(follower, 2))
 			flytune_dispatch(follower->subscription, NULL);
 	}
-}
-
-static int count_descriptors(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	assert_non_null(directory);
-	while (readdir(directory) != NULL)
-		count++;
-	closedir(directory);
-	return count;
 }
 
 /* ---- the usual ---- */
