@@ -15,25 +15,9 @@
 #include "client/clock.h"
 #include "client/include/flytune/client.h"
 #include "client_help.h"
-#include "fake_daemon.h"
+#include "fake_case.h"
 
 enum { SHORT_MS = 50, WAIT_MS = 500, PATIENT_MS = 30000 };
-
-static struct fake fake;
-
-static inline int set_up(void **state)
-{
-	(void)state;
-	fake_init(&fake);
-	return 0;
-}
-
-static inline int tear_down(void **state)
-{
-	(void)state;
-	fake_free(&fake);
-	return 0;
-}
 
 /* `timeout_ms` of everything but forced sweeps. */
 static inline flytune_client *open_client(int64_t timeout_ms)
@@ -143,8 +127,5 @@ static inline enum fake_act hold_wait(
 	(void)data;
 	return strcmp(request->method, "wait") == 0 ? FAKE_DONE : FAKE_USUAL;
 }
-
-/* A test with a fake daemon of its own. */
-#define ROW(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 #endif

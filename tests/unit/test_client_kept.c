@@ -12,25 +12,9 @@
 #include "client/cache.h"
 #include "client/clock.h"
 #include "client_help.h"
-#include "fake_daemon.h"
+#include "fake_case.h"
 
 enum { PATIENT_MS = 30000 };
-
-static struct fake fake;
-
-static int set_up(void **state)
-{
-	(void)state;
-	fake_init(&fake);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	fake_free(&fake);
-	return 0;
-}
 
 /* ---- the table ---- */
 
@@ -552,22 +536,17 @@ int main(void)
 	        cmocka_unit_test(the_answer_used_last_is_kept),
 	        cmocka_unit_test(repeats_are_counted_told_once_and_given_back),
 	        cmocka_unit_test(readers_never_see_half_an_answer),
-	        cmocka_unit_test_setup_teardown(a_board_that_could_hurt_is_refused, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_later_board_takes_all_answers_back, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_repeated_lookup_asks_nobody_until_its_word_changes, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_kept_answer_is_the_same_to_the_last_byte, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_miss_tells_how_often_it_was_asked_for, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                without_a_board_that_can_be_trusted_every_lookup_asks, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                an_answer_taken_back_before_the_daemon_died_is_not_given, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_successor_is_asked_within_100_ms, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_child_goes_on_with_what_its_parent_had, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_named_generation_needs_no_word, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_program_of_another_release_gets_what_it_knows, set_up, tear_down),
+	        ROW(a_board_that_could_hurt_is_refused),
+	        ROW(a_later_board_takes_all_answers_back),
+	        ROW(a_repeated_lookup_asks_nobody_until_its_word_changes),
+	        ROW(a_kept_answer_is_the_same_to_the_last_byte),
+	        ROW(a_miss_tells_how_often_it_was_asked_for),
+	        ROW(without_a_board_that_can_be_trusted_every_lookup_asks),
+	        ROW(an_answer_taken_back_before_the_daemon_died_is_not_given),
+	        ROW(a_successor_is_asked_within_100_ms),
+	        ROW(a_child_goes_on_with_what_its_parent_had),
+	        ROW(a_named_generation_needs_no_word),
+	        ROW(a_program_of_another_release_gets_what_it_knows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

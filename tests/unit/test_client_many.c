@@ -8,27 +8,11 @@
 #include "client/clock.h"
 #include "client/include/flytune/client.h"
 #include "client_help.h"
-#include "fake_daemon.h"
+#include "fake_case.h"
 
 #define TOKEN "01234567-89ab-cdef-0123-456789abcdef:7"
 
 enum { PATIENT_MS = 30000, SHORT_MS = 100, MOST = 3000 };
-
-static struct fake fake;
-
-static int set_up(void **state)
-{
-	(void)state;
-	fake_init(&fake);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	fake_free(&fake);
-	return 0;
-}
 
 /* A list and all that is said of it. */
 struct list {
@@ -561,28 +545,21 @@ static void a_program_of_another_release_walks_in_its_own_steps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test_setup_teardown(
-	                a_list_tells_how_often_its_misses_were_asked_for, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_list_travels_in_one_message_and_is_kept, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_long_list_takes_several_messages, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                large_problems_share_messages_that_the_daemon_still_takes, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(each_failure_is_its_own, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(without_a_daemon_all_get_what_one_would, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_daemon_that_hangs_costs_one_time_out_for_the_whole_list, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_daemon_that_knows_no_lists_is_asked_one_by_one, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(who_may_not_ask_gets_no_defaults, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_reply_of_rubbish_is_not_taken_for_answers, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_list_of_a_generation_never_falls_back, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(autotune_decides_over_a_list_as_over_one, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_sweep_that_does_not_end_holds_a_list_up_once, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(lists_that_make_no_sense_are_refused, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_program_of_another_release_walks_in_its_own_steps, set_up, tear_down),
+	        ROW(a_list_tells_how_often_its_misses_were_asked_for),
+	        ROW(a_list_travels_in_one_message_and_is_kept),
+	        ROW(a_long_list_takes_several_messages),
+	        ROW(large_problems_share_messages_that_the_daemon_still_takes),
+	        ROW(each_failure_is_its_own),
+	        ROW(without_a_daemon_all_get_what_one_would),
+	        ROW(a_daemon_that_hangs_costs_one_time_out_for_the_whole_list),
+	        ROW(a_daemon_that_knows_no_lists_is_asked_one_by_one),
+	        ROW(who_may_not_ask_gets_no_defaults),
+	        ROW(a_reply_of_rubbish_is_not_taken_for_answers),
+	        ROW(a_list_of_a_generation_never_falls_back),
+	        ROW(autotune_decides_over_a_list_as_over_one),
+	        ROW(a_sweep_that_does_not_end_holds_a_list_up_once),
+	        ROW(lists_that_make_no_sense_are_refused),
+	        ROW(a_program_of_another_release_walks_in_its_own_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,25 +15,9 @@
 #include "client/clock.h"
 #include "client/include/flytune/client.h"
 #include "client_help.h"
-#include "fake_daemon.h"
+#include "fake_case.h"
 
 enum { PATIENT_MS = 30000, MOST = FLYTUNE_SUBSCRIBED_MAX };
-
-static struct fake fake;
-
-static int set_up(void **state)
-{
-	(void)state;
-	fake_init(&fake);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	fake_free(&fake);
-	return 0;
-}
 
 /* Somebody who follows some problems. */
 struct follower {
@@ -685,32 +669,22 @@ static void a_fork_in_a_callback_parts_the_two(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test_setup_teardown(
-	                answers_are_told_once_and_when_they_change, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                as_many_as_there_may_be_are_asked_for_in_pieces, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_daemon_that_reads_late_is_asked_as_it_reads, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(its_descriptors_are_safe_and_go_with_it, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(what_makes_no_sense_is_refused, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(autotune_0_asks_nobody, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                changes_while_the_daemon_was_away_are_told_when_it_is_back, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_daemon_that_was_replaced_meanwhile_is_found_at_once, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_daemon_that_misbehaves_is_left_and_tried_again, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_daemon_that_is_full_is_not_asked_all_the_time, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_place_that_is_refused_is_told_why, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                threads_that_dispatch_at_once_never_overlap, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_callback_may_use_client_and_subscription, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_child_follows_by_itself, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(
-	                a_child_that_does_not_care_disturbs_nobody, set_up, tear_down),
-	        cmocka_unit_test_setup_teardown(a_fork_in_a_callback_parts_the_two, set_up, tear_down),
+	        ROW(answers_are_told_once_and_when_they_change),
+	        ROW(as_many_as_there_may_be_are_asked_for_in_pieces),
+	        ROW(a_daemon_that_reads_late_is_asked_as_it_reads),
+	        ROW(its_descriptors_are_safe_and_go_with_it),
+	        ROW(what_makes_no_sense_is_refused),
+	        ROW(autotune_0_asks_nobody),
+	        ROW(changes_while_the_daemon_was_away_are_told_when_it_is_back),
+	        ROW(a_daemon_that_was_replaced_meanwhile_is_found_at_once),
+	        ROW(a_daemon_that_misbehaves_is_left_and_tried_again),
+	        ROW(a_daemon_that_is_full_is_not_asked_all_the_time),
+	        ROW(a_place_that_is_refused_is_told_why),
+	        ROW(threads_that_dispatch_at_once_never_overlap),
+	        ROW(a_callback_may_use_client_and_subscription),
+	        ROW(a_child_follows_by_itself),
+	        ROW(a_child_that_does_not_care_disturbs_nobody),
+	        ROW(a_fork_in_a_callback_parts_the_two),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
