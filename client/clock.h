@@ -5,15 +5,14 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "proto/clock.h"
+
 #define CLOCK_MS UINT64_C(1000000)
 #define CLOCK_NEVER UINT64_MAX
 
 static inline uint64_t clock_now(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 * CLOCK_MS + (uint64_t)now.tv_nsec;
+	return ft_monotonic_ns();
 }
 
 /* `ms` from now; never if it is negative. */

@@ -6,6 +6,7 @@
 #include "daemon/background.h"
 #include "daemon/methods.h"
 #include "daemon/replies.h"
+#include "proto/clock.h"
 
 enum { ENCODED_MAX = 4096, TIMED_EACH = 16, UNCOUNTED_MAX = 15 };
 
@@ -143,7 +144,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 
 	/* The first of a batch: what is kept needs no read of the store, and is timed all the same. */
 	if (requests->batch_lookups == 0)
-		requests->batch_began_ns = requests_clock_ns();
+		requests->batch_began_ns = ft_monotonic_ns();
 	if (answer_kept(requests, question, hash, now_ns, &uncounted, writer))
 		return 0;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
@@ -243,14 +244,14 @@ bool requests_at_once(struct requests *requests, struct session *session, struct
 		return false;
 	/* A look at the clock costs as much as the rest. */
 	if (requests->timed_ns == 0 || requests->untimed + 1 >= TIMED_EACH)
-		began_ns = requests_clock_ns();
+		began_ns = ft_monotonic_ns();
 	reply = find_kept(requests, question, replies_hash(question), loop_ns(session), &uncounted);
 	if (reply == NULL)
 		return false;
 	reply_respond(reply, id, generation, &session->out);
 	requests->untimed++; /* but counted */
 	if (began_ns != 0) {
-		requests->timed_ns = requests_clock_ns() - began_ns;
+		requests->timed_ns = ft_monotonic_ns() - began_ns;
 		requests_add_untimed(requests);
 	}
 	return true;

@@ -1,10 +1,10 @@
 #include "daemon/background.h"
+#include "proto/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { SCAN_STEP = 64 };
 
@@ -19,14 +19,6 @@ static const char wishes_note[] = "wishes";
 static void go(struct background *background);
 static void scan_on(struct background *background);
 static void note_scan(struct background *background);
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static bool is_off(const struct background *background)
 {
@@ -232,7 +224,7 @@ static void load_told(void *data, struct ft_view body, const struct ft_error *fa
 		rest(background);
 	} else {
 		background->calm = slot;
-		background->calm_ns = monotonic_ns() + calm_ns;
+		background->calm_ns = ft_monotonic_ns() + calm_ns;
 	}
 	stop_asking(background);
 	go(background);
@@ -245,7 +237,7 @@ static bool is_calm(struct background *background, const struct device *device)
 	struct runner *runner = &device->slot->runner;
 
 	if (background->options->background == OPTIONS_BACKGROUND_ALWAYS ||
-	        (background->calm == device->slot && monotonic_ns() < background->calm_ns))
+	        (background->calm == device->slot && ft_monotonic_ns() < background->calm_ns))
 		return true;
 	background->slot = device->slot;
 	if (runner->state == RUNNER_READY && runner->reply == NULL) {

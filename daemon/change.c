@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/methods.h"
+#include "proto/clock.h"
 
 /* A change on its way to the store. */
 struct act {
@@ -15,14 +15,6 @@ struct act {
 	bool was_set;
 	char audit[1024];
 };
-
-static uint64_t wall_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static struct act *new_act(struct requests *requests, struct session *session,
         const struct ft_envelope *envelope, struct ft_error *error)
@@ -118,7 +110,7 @@ static void change_answer(struct requests *requests, struct session *session,
         const struct ft_envelope *envelope, method_call *call, enum change change)
 {
 	const struct subject *subject = &requests->subject;
-	struct store_pin pin = {.set = change == CHANGE_PIN, .user = session->user, .at_ns = wall_ns()};
+	struct store_pin pin = {.set = change == CHANGE_PIN, .user = session->user, .at_ns = ft_wall_ns()};
 	struct store_batch *batch = NULL;
 	struct ft_change_request request;
 	struct act *act = NULL;

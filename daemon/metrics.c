@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/methods.h"
+#include "proto/clock.h"
 
 /* ---- the page ---- */
 
@@ -151,7 +152,7 @@ char *metrics_page(struct requests *requests, size_t *length)
 	(void)fprintf(page, "flytune_info{version=\"%s\",store=\"%s\"} 1\n", FLYTUNE_VERSION,
 	        store_uuid(requests->store));
 	one(page, "uptime_seconds", "gauge", "Since the daemon's start.",
-	        (double)(requests_clock_ns() - requests->started_ns) / 1e9);
+	        (double)(ft_monotonic_ns() - requests->started_ns) / 1e9);
 	write_lookups(page, requests);
 	write_queue(page, requests->queue);
 	write_store(page, requests);

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/lookup.h"
+#include "proto/clock.h"
 
 enum { RETRY_FIRST_MS = 2000, RETRY_LAST_MS = 60000 };
 
@@ -65,22 +65,6 @@ struct job {
 static void pump(struct queue *queue);
 static bool is_background(const struct job *job);
 static void make_way(struct queue *queue);
-
-static uint64_t wall_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static int stopping(struct ft_error *error)
 {
@@ -440,7 +424,7 @@ static int add_winner(struct queue *queue, struct job *job, struct store_batch *
 	        .identity = subject->kernel->identity,
 	        .rule_revision = FT_RULE_REVISION,
 	        .space_hash = queue->retry_space,
-	        .tuned_at_ns = wall_ns(),
+	        .tuned_at_ns = ft_wall_ns(),
 	        .conclusive = trials->conclusive,
 	        .busy = trials->busy,
 	        .job = job->info.job,
@@ -518,7 +502,7 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	queue->retry_space = queue->sweep.space_hash;
 	if (outcome == SWEEP_HELD)
 		job->winner = queue->sweep.held;
-	job->info.ended_at_ns = wall_ns();
+	job->info.ended_at_ns = ft_wall_ns();
 	if (trials != NULL) {
 		job->info.sweep_ns = trials->sweep_ns;
 		job->info.rounds = trials->rounds;
@@ -599,7 +583,7 @@ static uint64_t first_due(const struct queue *queue, bool background)
 static struct job *next_job(struct queue *queue, bool background)
 {
 	struct job *next = NULL;
-	uint64_t now_ns = monotonic_ns();
+	uint64_t now_ns = ft_monotonic_ns();
 	int64_t least = INT64_MIN;
 
 	/* What matters less must not be in the way when a round is due. */
@@ -668,7 +652,7 @@ static void due(uv_timer_t *timer)
 /* Comes back when the next round of someone is due. */
 static void wait_until(struct queue *queue, uint64_t due_ns)
 {
-	uint64_t now_ns = monotonic_ns();
+	uint64_t now_ns = ft_monotonic_ns();
 
 	(void)uv_timer_start(&queue->due, due, due_ns > now_ns ? (due_ns - now_ns) / 1000000 + 1 : 0, 0);
 }
@@ -708,7 +692,7 @@ static void pump(struct queue *queue)
 	queue->last_created_ns = job->info.created_at_ns;
 	if (!job->put_off) {
 		set_state(job, "running");
-		job->info.started_at_ns = wall_ns();
+		job->info.started_at_ns = ft_wall_ns();
 		log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s",
 		        job->info.job, job->info.kernel, job->info.device);
 		tell(queue, job, "started");
@@ -856,7 +840,7 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 		memcpy(job->info.device, subject->device->shown.id, sizeof(job->info.device));
 		job->info.problem = subject->problem;
 		job->info.owner = ask->user;
-		job->info.created_at_ns = wall_ns();
+		job->info.created_at_ns = ft_wall_ns();
 		job->info.priority = ask->priority;
 		job->info.force = ask->force;
 		job->info.check = ask->check;
@@ -962,7 +946,7 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 		sweep_cancel(&queue->sweep);
 	} else {
 		set_state(job, "cancelled");
-		job->info.ended_at_ns = wall_ns();
+		job->info.ended_at_ns = ft_wall_ns();
 		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%s",
 		        job->put_off ? "cancelled; what was measured is kept" : "cancelled before it ran");
 		commit_end(job);

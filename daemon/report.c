@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/methods.h"
+#include "proto/clock.h"
 
 /* ---- trials ---- */
 
@@ -162,7 +163,7 @@ void method_status(struct requests *requests, struct session *session, const str
 	        .server = "flytuned " FLYTUNE_VERSION,
 	        .protocol = FT_PROTOCOL_MAX,
 	        .pid = (uint64_t)getpid(),
-	        .uptime_ns = requests_clock_ns() - requests->started_ns,
+	        .uptime_ns = ft_monotonic_ns() - requests->started_ns,
 	        .sessions = requests->server->count,
 	        .jobs_queued = queue_waiting(requests->queue),
 	        .jobs_running = requests->queue->running != NULL ? 1 : 0,
@@ -240,7 +241,7 @@ static bool still_misses(struct requests *requests, const struct miss *miss, str
 static void write_misses(
         struct requests *requests, struct miss **list, size_t count, uint64_t most, struct ft_writer *writer)
 {
-	uint64_t now = requests_clock_ns();
+	uint64_t now = ft_monotonic_ns();
 	struct ft_writer items;
 	uint32_t written = 0;
 

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/transfer.h"
+#include "proto/clock.h"
 
 enum { PRIORITY_MAX = 100, PARKED_MAX = 4096 };
 
@@ -19,14 +19,6 @@ struct parked {
 	size_t length;
 	uint8_t body[];
 };
-
-uint64_t requests_clock_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 int requests_reading(struct requests *requests, struct ft_error *error)
 {
@@ -52,7 +44,7 @@ void requests_batch_end(struct requests *requests)
 	/* Two looks at the clock a batch, not two a lookup. */
 	if (requests->batch_lookups > 0)
 		histogram_add(&requests->latency,
-		        (requests_clock_ns() - requests->batch_began_ns) / requests->batch_lookups,
+		        (ft_monotonic_ns() - requests->batch_began_ns) / requests->batch_lookups,
 		        requests->batch_lookups);
 	requests->batch_lookups = 0;
 }
@@ -566,7 +558,7 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 	        .server = server,
 	        .board = board,
 	        .background = background,
-	        .started_ns = requests_clock_ns(),
+	        .started_ns = ft_monotonic_ns(),
 	};
 	if (replies_init(&requests->replies, error) != 0 || misses_init(&requests->misses, error) != 0 ||
 	        subscriptions_init(&requests->subscriptions, requests, server->loop, error) != 0)

@@ -71,7 +71,6 @@ void requests_stop(struct requests *requests);
 
 /* Opens the store's read transaction for this batch, unless it is. */
 int requests_reading(struct requests *requests, struct ft_error *error);
-uint64_t requests_clock_ns(void); /* monotonic */
 
 /* Checks what a request is about, for methods that need a device that was heard: fills requests->subject, or
  * keeps the request and has `call` called with it anew once a device was heard, or fails. */

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "daemon/store_internal.h"
+#include "proto/clock.h"
 
 const struct store_limits store_limits_usual = {
         .history_ns = UINT64_C(90) * 24 * 3600 * 1000000000,
@@ -25,22 +26,6 @@ const struct store_limits store_limits_usual = {
 };
 
 /* ---- small things ---- */
-
-uint64_t store_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-uint64_t store_wall_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 int store_new_uuid(char *uuid, struct ft_error *error)
 {
@@ -484,7 +469,7 @@ void store_facts(struct store *store, struct store_facts *facts)
 	pthread_mutex_lock(&store->lock);
 	facts->commits = store->commits;
 	if (store->busy_since_ns != 0)
-		facts->stuck_ns = store_clock_ns() - store->busy_since_ns;
+		facts->stuck_ns = ft_monotonic_ns() - store->busy_since_ns;
 	memcpy(facts->degraded, store->degraded, sizeof(facts->degraded));
 	pthread_mutex_unlock(&store->lock);
 	if (facts->degraded[0] == '\0' &&

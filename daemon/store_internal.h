@@ -214,8 +214,6 @@ int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta);
 uint64_t store_used_bytes(MDB_txn *txn, MDB_dbi dbi);
 /* The identity that a device has now; 0 if none was set. */
 int store_read_identity(MDB_txn *txn, MDB_dbi dbi, uint32_t device, uint32_t *identity);
-uint64_t store_wall_ns(void);
-uint64_t store_clock_ns(void); /* monotonic */
 int store_new_uuid(char *uuid, struct ft_error *error);
 
 /* store.c: calls for every answer that a batch changed. */

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "daemon/merge.h"
+#include "proto/clock.h"
 
 enum {
 	UNBLAMED_MAX = 2,
@@ -33,14 +33,6 @@ struct sweep_note {
 	struct sweep_note *next;
 	struct ft_event event;
 };
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 void sweep_init(struct sweep *sweep, struct devices *devices, struct store *store, const struct log *log,
         const struct options *options, const struct sweep_events *events, void *data)
@@ -266,7 +258,7 @@ static void store_trials(struct sweep *sweep)
 static void stop_clock(struct sweep *sweep)
 {
 	if (sweep->began_ns != 0 && sweep->trials != NULL)
-		sweep->trials->sweep_ns += monotonic_ns() - sweep->began_ns;
+		sweep->trials->sweep_ns += ft_monotonic_ns() - sweep->began_ns;
 	sweep->began_ns = 0;
 	if (sweep->trials != NULL)
 		sweep->job->sweep_ns = sweep->trials->sweep_ns;
@@ -452,7 +444,7 @@ static void ask_sweep(struct sweep *sweep)
 	if (sweep->past->open) {
 		sweep->trials->sweep_ns = sweep->past->sweep_ns;
 		request->fresh = sweep->past->fresh;
-		request->age_ns = monotonic_ns() - sweep->past->last_ns;
+		request->age_ns = ft_monotonic_ns() - sweep->past->last_ns;
 	}
 	request->band_ppm = sweep->options->band_ppm;
 	request->min_rounds = ft_rule_usual.min_rounds;
@@ -462,7 +454,7 @@ static void ask_sweep(struct sweep *sweep)
 	sweep->phase = SWEEP_RUNS;
 	sweep->busy = -1;
 	sweep->busy_stage = STAGE_START;
-	sweep->began_ns = monotonic_ns();
+	sweep->began_ns = ft_monotonic_ns();
 	sweep->samples = sweep->past->samples;
 	sweep->disturbed = sweep->past->disturbed;
 	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
@@ -761,10 +753,10 @@ static void put_off(struct sweep *sweep, uint64_t wait_ns)
 	past->open = true;
 	past->samples = sweep->samples;
 	past->disturbed = sweep->disturbed;
-	past->spent_ns += monotonic_ns() - sweep->began_ns;
+	past->spent_ns += ft_monotonic_ns() - sweep->began_ns;
 	stop_clock(sweep);
 	past->sweep_ns = sweep->trials->sweep_ns;
-	past->due_ns = monotonic_ns() + (wait_ns < put_off_most_ns ? wait_ns : put_off_most_ns);
+	past->due_ns = ft_monotonic_ns() + (wait_ns < put_off_most_ns ? wait_ns : put_off_most_ns);
 	end(sweep, SWEEP_LATER, NULL);
 }
 
@@ -922,7 +914,7 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 	}
 	trials->rounds++;
 	sweep->past->fresh++;
-	sweep->past->last_ns = monotonic_ns();
+	sweep->past->last_ns = ft_monotonic_ns();
 	sweep->samples += count;
 	sweep->disturbed += event->disturbed < count ? event->disturbed : count;
 	sweep->busy = -1;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/store_internal.h"
+#include "proto/clock.h"
 
 enum { GROUP_OPS = 4096, REOPEN_FIRST_MS = 100, REOPEN_LAST_MS = 10000 };
 
@@ -56,7 +57,7 @@ static int put_sealed(
 static int put_history(
         struct change *change, const uint8_t *answer_key, uint64_t since, uint64_t until, struct ft_view was)
 {
-	struct record_history row = {.until = until, .ended_ns = store_wall_ns(), .was = was};
+	struct record_history row = {.until = until, .ended_ns = ft_wall_ns(), .was = was};
 	struct record_key key;
 	struct ft_writer value;
 	int rc;
@@ -491,7 +492,7 @@ static void note_outcome(struct store *store, enum fault fault, uint64_t bytes, 
 		store->unfit = bytes;
 	pause = pause == 0 ? store->limits.probe_ms : pause * 2;
 	store->probe_pause_ms = pause < store->limits.probe_most_ms ? pause : store->limits.probe_most_ms;
-	store->next_probe_ns = store_clock_ns() + store->probe_pause_ms * UINT64_C(1000000);
+	store->next_probe_ns = ft_monotonic_ns() + store->probe_pause_ms * UINT64_C(1000000);
 	store->free_then = store_free_bytes(&store->directory);
 	if (fault == FAULT_ROOM && store->unfit > 0)
 		snprintf(why, sizeof(why), "%.180s; %" PRIu64 " bytes could not be written", error->message,
@@ -583,7 +584,7 @@ static void open_anew(struct store *store, const struct ft_error *why)
 			continue;
 		refused = take_all(store);
 		/* It waits for a disk, and would after a restart as well. */
-		store->busy_since_ns = store_clock_ns();
+		store->busy_since_ns = ft_monotonic_ns();
 		stop = store->stop;
 		pthread_mutex_unlock(&store->lock);
 		fail_from(refused, why);
@@ -745,7 +746,7 @@ static void probe(struct store *store)
 
 	/* Attempts come at growing intervals, unless someone has visibly made room. */
 	if (store->env == NULL ||
-	        (store_clock_ns() < store->next_probe_ns &&
+	        (ft_monotonic_ns() < store->next_probe_ns &&
 	                store_free_bytes(&store->directory) < store->free_then + ROOM_MADE))
 		return;
 	rc = rehearse(store, bytes);
@@ -798,7 +799,7 @@ static enum work wait_for_work(struct store *store, struct store_batch **group)
 		work = WORK_GROUP;
 	}
 	if (work == WORK_GROUP || work == WORK_PROBE)
-		store->busy_since_ns = store_clock_ns();
+		store->busy_since_ns = ft_monotonic_ns();
 	pthread_mutex_unlock(&store->lock);
 	return work;
 }

@@ -1,4 +1,5 @@
 #include "kernels/rmsnorm/rmsnorm_cpu_pool.h"
+#include "proto/clock.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -9,7 +10,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Long enough to bridge the gap between two launches of a batch, short enough not to burn a core between
@@ -54,13 +54,6 @@ static void breathe(void)
 #endif
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 /* Returns once *word differs from `value` (or is `value`, with `until`). Spins, then sleeps; `sleeps` tells
  * the one who changes the word that a wake-up is needed. Both sides use sequentially consistent order: either
  * the sleeper sees the change, or the changer sees the sleeper. */
@@ -73,7 +66,7 @@ static void wait_word(atomic_uint *word, unsigned value, bool until, atomic_uint
 				return;
 			breathe();
 		}
-		uint64_t now = now_ns();
+		uint64_t now = ft_monotonic_ns();
 		if (end == 0)
 			end = now + SPIN_NS;
 		else if (now >= end)

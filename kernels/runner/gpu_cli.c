@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/runner/backend_gpu.h"
 #include "kernels/runner/gpu_worker.h"
 #include "kernels/runner/hip.h"
+#include "proto/clock.h"
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
@@ -427,14 +427,6 @@ struct trial {
 	uint64_t median, least;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int by_size(const void *a, const void *b)
 {
 	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -605,7 +597,7 @@ static int build_and_verify(struct ft_backend *backend, const struct ft_space *s
 			}
 		if (one->out)
 			continue;
-		*built_at = now_ns();
+		*built_at = ft_monotonic_ns();
 		code = backend->verify(backend, built.index, &one->worst, error);
 		if (code == FT_BACKEND_LOST)
 			return -1;
@@ -620,7 +612,7 @@ static int build_and_verify(struct ft_backend *backend, const struct ft_space *s
 
 int gpu_explore_main(int argc, char **argv)
 {
-	uint64_t begin = now_ns(), prepared, built_at = begin, verified, done;
+	uint64_t begin = ft_monotonic_ns(), prepared, built_at = begin, verified, done;
 	struct ft_backend *backend = gpu_backend_new();
 	struct ft_space *space = calloc(1, sizeof *space);
 	struct trial *trial = NULL;
@@ -664,15 +656,15 @@ int gpu_explore_main(int argc, char **argv)
 	        .config = space->config};
 	if (backend->prepare(backend, &sweep, &error) < 0)
 		goto failed;
-	prepared = now_ns();
+	prepared = ft_monotonic_ns();
 	if (build_and_verify(backend, space, trial, &built_at, &error) < 0)
 		goto failed;
-	verified = now_ns();
+	verified = ft_monotonic_ns();
 	for (uint32_t i = 0; i < space->count; i++)
 		good += !trial[i].out;
 	if (!request.verify_only && good > 0 && race(backend, space, trial, request.rounds, &error) < 0)
 		goto failed;
-	done = now_ns();
+	done = ft_monotonic_ns();
 
 	char text[FT_PROBLEM_TEXT_SIZE];
 	uint64_t bytes = ft_kernel_rmsnorm.bytes(&request.problem);

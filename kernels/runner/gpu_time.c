@@ -1,9 +1,9 @@
 #include "kernels/runner/gpu_state.h"
+#include "proto/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>
-#include <time.h>
 
 enum {
 	WARM_MAX_NS = 60000000,
@@ -56,14 +56,6 @@ struct timing {
 	bool preempted;     /* so was the host's thread: its wait says nothing */
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t interruptions(void)
 {
 	struct rusage usage;
@@ -80,7 +72,7 @@ static int time_graphs(struct gpu *gpu, const hip_graph_exec *exec, unsigned cou
 	void *data = gpu->flush, *never = gpu->result + 128;
 	void *arguments[] = {&data, &quads, &never};
 	float probe = 0, graph = 0;
-	uint64_t begin = now_ns(), calm = interruptions(), wall;
+	uint64_t begin = ft_monotonic_ns(), calm = interruptions(), wall;
 	int code;
 
 	if ((code = gpu_failed(
@@ -98,7 +90,7 @@ static int time_graphs(struct gpu *gpu, const hip_graph_exec *exec, unsigned cou
 	             gpu, gpu->hip.EventRecord(gpu->stop, gpu->stream), "cannot record an event", error)) ||
 	        (code = gpu_failed(gpu, gpu->hip.EventSynchronize(gpu->stop), "a kernel failed", error)))
 		return code;
-	wall = now_ns() - begin;
+	wall = ft_monotonic_ns() - begin;
 	timing->preempted = interruptions() != calm;
 	if ((code = gpu_failed(gpu, gpu->hip.EventElapsedTime(&probe, gpu->before, gpu->start),
 	             "cannot read an event", error)) ||
@@ -287,7 +279,7 @@ void gpu_weather(struct ft_backend *self, struct ft_weather *told)
 {
 	struct gpu *gpu = gpu_of(self);
 	struct ft_nvidia_state state;
-	uint64_t now = now_ns();
+	uint64_t now = ft_monotonic_ns();
 	bool crowded = gpu->disturbed > gpu->looked_at;
 
 	say_method(gpu);

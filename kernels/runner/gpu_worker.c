@@ -12,12 +12,12 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "gpu_sources.h"
 #include "kernels/runner/hip.h"
 #include "kernels/runner/pipe_io.h"
+#include "proto/clock.h"
 
 enum { ANSWER_MAX = 64 << 20, WORDS_MAX = 1 << 16, MAGIC = 0x66740001 };
 
@@ -84,14 +84,6 @@ void gpu_clear_environment(void)
 
 /* ---- the helper process ---- */
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int reply(int descriptor, const struct answer *answer, const void *code, const char *log)
 {
 	return pipe_write_all(descriptor, answer, sizeof *answer) < 0 ||
@@ -107,7 +99,7 @@ static int compile(
 	struct answer answer = {.magic = MAGIC, .failed = 1};
 	const char *option[GPU_OPTIONS_MAX];
 	hip_program program = NULL;
-	uint64_t begin = now_ns();
+	uint64_t begin = ft_monotonic_ns();
 	char *log = NULL, *code = NULL;
 	hip_error failed;
 	size_t size;
@@ -135,7 +127,7 @@ static int compile(
 		log = strdup(failed ? rtc->GetErrorString(failed) : "out of memory");
 	}
 	answer.log_size = log ? strlen(log) + 1 : 0;
-	answer.build_ns = now_ns() - begin;
+	answer.build_ns = ft_monotonic_ns() - begin;
 	sent = reply(descriptor, &answer, code, log);
 	if (program)
 		rtc->DestroyProgram(&program);

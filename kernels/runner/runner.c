@@ -13,12 +13,12 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/decide.h"
 #include "kernels/runner/hand.h"
 #include "kernels/runner/sweep.h"
+#include "proto/clock.h"
 #include "proto/inbox.h"
 
 enum {
@@ -72,13 +72,6 @@ struct server {
 	uint64_t told_ns; /* when the last event went out */
 	struct watch watch;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
 
 /* ---- the socket ---- */
 
@@ -400,7 +393,7 @@ static int serve_waiting(struct server *server);
 static void on_event(void *context, const struct ft_runner_event *event)
 {
 	struct server *server = context;
-	server->told_ns = now_ns();
+	server->told_ns = ft_monotonic_ns();
 	ft_writer_reset(&server->writer);
 	encode_notice(&server->writer, event);
 	flush(server);
@@ -419,7 +412,7 @@ static void on_measure_begins(void *context, size_t trial)
 {
 	struct server *server = context;
 	/* Where samples are slow a notice costs nothing, and a long round still shows that it lives. */
-	if (now_ns() - server->told_ns > quiet_most_ns) {
+	if (ft_monotonic_ns() - server->told_ns > quiet_most_ns) {
 		struct ft_runner_event event = {
 		        .job = server->job, .trial = trial, .event = "begin", .stage = "measure"};
 		on_event(server, &event);
@@ -535,7 +528,7 @@ static void run_sweep(struct server *server, uint64_t id, struct ft_view body)
 		goto out;
 	server->job = sweep->job;
 	server->cancelled = false;
-	server->told_ns = now_ns();
+	server->told_ns = ft_monotonic_ns();
 	if (watch_start(server, sweep->count, &error) < 0)
 		goto out;
 	struct ft_sweep_listener listener = {

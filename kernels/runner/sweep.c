@@ -1,4 +1,5 @@
 #include "kernels/runner/sweep.h"
+#include "proto/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,13 +44,6 @@ struct run {
 };
 
 enum { RUN_CANCELLED = 1, RUN_ENDED = 2 /* the budget is spent */, RUN_LATER = 3 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * second_ns + (uint64_t)now.tv_nsec;
-}
 
 /* splitmix64: the order of a round follows from the seed and its number alone. */
 static uint64_t next_random(uint64_t *state)
@@ -365,7 +359,7 @@ static int measure(struct run *run, size_t index, uint64_t *sample_ps)
 
 static bool over_budget(const struct run *run)
 {
-	return now_ns() >= run->deadline_ns;
+	return ft_monotonic_ns() >= run->deadline_ns;
 }
 
 /* The first sample of a config is thrown away, and announced. */
@@ -402,7 +396,7 @@ static int warm(struct run *run, struct ft_error *error)
 
 static int pause_for(struct run *run, uint64_t duration_ns)
 {
-	uint64_t begin = now_ns();
+	uint64_t begin = ft_monotonic_ns();
 	uint64_t passed = 0;
 	while (passed < duration_ns && !over_budget(run)) {
 		uint64_t step = duration_ns - passed < pause_step_ns ? duration_ns - passed : pause_step_ns;
@@ -410,7 +404,7 @@ static int pause_for(struct run *run, uint64_t duration_ns)
 		if (cancelled(run))
 			return RUN_CANCELLED;
 		(void)nanosleep(&rest, NULL);
-		passed = now_ns() - begin;
+		passed = ft_monotonic_ns() - begin;
 	}
 	return 0;
 }
@@ -428,20 +422,20 @@ static int wait_for_quiet(struct run *run, struct ft_error *error)
 {
 	bool quiet = false;
 	tell_stage(run, "wait");
-	uint64_t told = now_ns();
+	uint64_t told = ft_monotonic_ns();
 	while (!quiet && run->patience_ns > 0) {
-		uint64_t begin = now_ns();
+		uint64_t begin = ft_monotonic_ns();
 		uint64_t pause = run->pause_ns < run->patience_ns ? run->pause_ns : run->patience_ns;
 		if (pause_for(run, pause) != 0)
 			return RUN_CANCELLED;
 		quiet = is_quiet(run);
-		uint64_t spent = now_ns() - begin;
+		uint64_t spent = ft_monotonic_ns() - begin;
 		run->waited_ns += spent;
 		run->patience_ns -= spent < run->patience_ns ? spent : run->patience_ns;
 		run->pause_ns = 2 * run->pause_ns < second_ns ? 2 * run->pause_ns : second_ns;
-		if (!quiet && now_ns() - told > second_ns) {
+		if (!quiet && ft_monotonic_ns() - told > second_ns) {
 			tell_stage(run, "wait");
-			told = now_ns();
+			told = ft_monotonic_ns();
 		}
 	}
 	/* Others who stay are not waited for again and again: half as long each time, in sweeps that follow too. */
@@ -455,7 +449,7 @@ static int keep_pace(struct run *run, struct ft_error *error)
 {
 	uint64_t spread_ns = run->backend->spread_ns;
 	if (run->fresh == 0)
-		run->began_ns = now_ns();
+		run->began_ns = ft_monotonic_ns();
 	const bool later = run->sweep->later;
 	if (run->rough && run->patience_ns > 0 && !over_budget(run))
 		return wait_for_quiet(run, error);
@@ -463,7 +457,7 @@ static int keep_pace(struct run *run, struct ft_error *error)
 		return 0;
 	/* Where others have the device meanwhile, being late with one round is no reason to hurry with the next. */
 	uint64_t due = run->began_ns + spread_ns * (later ? run->fresh > 0 : run->fresh) / SPREAD_ROUNDS;
-	uint64_t now = now_ns();
+	uint64_t now = ft_monotonic_ns();
 	if (now + pause_least_ns > due)
 		return 0;
 	if (later) {
@@ -597,7 +591,7 @@ static int measure_round(struct run *run, struct ft_error *error)
 	if (tell_round(run, sweep->rounds, measured, disturbed, error) < 0)
 		return -1;
 	if (sweep->later)
-		run->began_ns = now_ns();
+		run->began_ns = ft_monotonic_ns();
 	sweep->rounds++;
 	run->fresh++;
 	return 0;
@@ -661,8 +655,8 @@ static int confirm(struct run *run, size_t winner)
 			return result;
 		sweep->trial[winner].confirmed = !sweep->trial[winner].out;
 	}
-	uint64_t end = now_ns() + confirm_tied_ns;
-	for (size_t i = 0; i < sweep->count && now_ns() < end && !cancelled(run); i++) {
+	uint64_t end = ft_monotonic_ns() + confirm_tied_ns;
+	for (size_t i = 0; i < sweep->count && ft_monotonic_ns() < end && !cancelled(run); i++) {
 		struct ft_sweep_trial *trial = &sweep->trial[i];
 		if (!sweep->standing[i].tied || !can_win(trial) || trial->confirmed || !run->built[i])
 			continue;
@@ -716,7 +710,7 @@ static void answer(
 		return;
 	}
 	if (result == RUN_LATER) {
-		uint64_t now = now_ns();
+		uint64_t now = ft_monotonic_ns();
 		snprintf(reply->outcome, sizeof(reply->outcome), "later");
 		reply->wait_ns = run->due_ns > now ? run->due_ns - now : 0;
 		return;
@@ -749,7 +743,7 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	        .contender = calloc(count ? count : 1, sizeof(*run.contender)),
 	};
 	ft_writer_init_growing(&run.writer, (size_t)1 << 20);
-	uint64_t now = now_ns();
+	uint64_t now = ft_monotonic_ns();
 	run.fresh = sweep->fresh;
 	run.began_ns = sweep->age_ns < now ? now - sweep->age_ns : 0;
 	run.pause_ns = pause_first_ns;
