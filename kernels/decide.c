@@ -271,8 +271,14 @@ static void summarise_all(struct race *race)
 {
 	for (size_t i = 0; i < race->count; i++) {
 		const uint64_t *sample_ps = race->contender[i].sample_ps;
-		bool drop = race->standing[i].drop;
-		race->standing[i] = (struct ft_standing){.drop = drop};
+		struct ft_standing before = race->standing[i];
+		race->standing[i] = (struct ft_standing){0};
+		/* Who went has the figures that it went for, whoever is the best after it. */
+		if (before.drop)
+			race->standing[i] = (struct ft_standing){.drop = true,
+			        .ratio = before.ratio,
+			        .ratio_low = before.ratio_low,
+			        .ratio_high = before.ratio_high};
 		summarise(sample_ps, race->slow, race->rounds, &race->standing[i]);
 		/* Slow as they were, they are better than no time. */
 		if (!race->standing[i].rounds && race->measured[i]) {
@@ -380,6 +386,8 @@ static bool place_all(struct race *race)
 		const struct pair *pair = &race->pair[i];
 		double low;
 		double high;
+		if (mine->drop)
+			continue;
 		mine->tied = i == race->best;
 		mine->ratio = mine->ratio_low = mine->ratio_high = mine->tied ? 1 : 0;
 		if (!pair->rounds)
@@ -416,7 +424,7 @@ static bool surely_tied(const struct race *race, size_t candidate)
 }
 
 static void explain(const struct race *race, const struct ft_rule *rule, size_t left, size_t tied, bool ended,
-        struct ft_decision *decision)
+        bool complete, struct ft_decision *decision)
 {
 	size_t winner = decision->winner;
 	const char *who = winner == race->standard ? "the default" : "it";
@@ -430,7 +438,10 @@ static void explain(const struct race *race, const struct ft_rule *rule, size_t 
 		        "is known)",
 		        doubt, (race->standing[winner].ratio - 1) * 100);
 	else if (left == 1)
-		snprintf(decision->reason, sizeof decision->reason, "%s%s is the only one left", doubt, who);
+		snprintf(decision->reason, sizeof decision->reason, "%s%s is the only one left%s", doubt, who,
+		        decision->conclusive ? ""
+		                : complete   ? ", and was timed too little"
+		                             : ", but others were dropped in slow rounds");
 	else if (tied == 1)
 		snprintf(decision->reason, sizeof decision->reason,
 		        "%s%s is the fastest, and nothing else is within %.3g %%", doubt, who, band);
@@ -494,7 +505,7 @@ static void choose(const struct race *race, const struct ft_rule *rule, bool com
 		decision->winner = first;
 	else
 		decision->winner = likely;
-	explain(race, rule, left, tied, ended, decision);
+	explain(race, rule, left, tied, ended, complete, decision);
 }
 
 /* Of those alive, the fewest samples; new members of an old space have rounds of their own to go. */

@@ -52,7 +52,7 @@ static void sort_out(struct story *story, const struct flytune_trial *trial)
 	story->dropped++;
 	if (story->first_drop == 0 || trial->dropped_round < story->first_drop)
 		story->first_drop = trial->dropped_round;
-	if (trial->ratio > 0 && (story->closest == NULL || trial->ratio < story->closest->ratio))
+	if (trial->ratio > 1 && (story->closest == NULL || trial->ratio < story->closest->ratio))
 		story->closest = trial;
 }
 

@@ -655,9 +655,66 @@ static void rounds_that_nobody_left_was_in_do_not_stand_in_for_slow_ones(void **
 	assert_int_equal(race.decision.slow, 0);
 }
 
+/* Dropping some changes which rounds count and who is the best; who went has the figures that it went for. */
+static void what_is_dropped_is_shown_as_slower_than_the_band(void **state)
+{
+	enum { RACES = 400, ROUNDS = 40 };
+	static struct race race;
+	unsigned drops = 0;
+	(void)state;
+	for (uint64_t seed = 1; seed <= RACES; seed++) {
+		double slower[16], beside[16];
+		race_start(&race, 16, seed % 16);
+		race.random = seed * 7919;
+		for (size_t i = 0; i < race.count; i++)
+			slower[i] = 0.06 * uniform(&race);
+		while (race.rounds < ROUNDS) {
+			bool busy = uniform(&race) < 0.4;
+			for (size_t i = 0; i < race.count; i++)
+				beside[i] = slower[i] + (busy ? 0.3 * uniform(&race) : 0);
+			race_round(&race, beside, 0.01);
+			race_decide(&race, false);
+			for (size_t i = 0; i < race.count; i++) {
+				const struct ft_standing *standing = &race.standing[i];
+				struct ft_contender *contender = &race.contender[i];
+				if (standing->drop) {
+					assert_true(standing->ratio_low > 1 + race.rule.band_ppm / 1e6);
+					assert_true(standing->ratio >= standing->ratio_low);
+				}
+				drops += standing->drop;
+				contender->dropped =
+				        (contender->dropped || standing->drop) && !standing->revive;
+			}
+		}
+	}
+	assert_true(drops > RACES);
+}
+
+/* Rounds that are slow by what is out since, in which others were dropped: these race again, so nothing is settled. */
+static void the_only_one_left_is_told_from_the_only_one_that_is_fast(void **state)
+{
+	static struct race race;
+	const double slower[3] = {0, 0.1, 0.2};
+	(void)state;
+	race_start(&race, 3, 0);
+	race_round(&race, slower, 0.001);
+	race.contender[1].out = race.contender[2].out = true;
+	race_decide(&race, true);
+	assert_winner(&race, 0, false);
+	assert_string_equal(race.decision.reason,
+	        "unsettled when it was ended: the default is the only one left, and was timed too little");
+	for (size_t r = 1; r < race.rule.min_rounds; r++)
+		race_round(&race, slower, 0.001);
+	race_decide(&race, true);
+	assert_winner(&race, 0, true);
+	assert_string_equal(race.decision.reason, "the default is the only one left");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(what_is_dropped_is_shown_as_slower_than_the_band),
+	        cmocka_unit_test(the_only_one_left_is_told_from_the_only_one_that_is_fast),
 	        cmocka_unit_test(twelve_clear_configs_are_decided_in_seven_rounds),
 	        cmocka_unit_test(the_default_is_kept_when_it_is_tied),
 	        cmocka_unit_test(the_default_is_given_up_when_it_is_clearly_beaten),
