@@ -16,7 +16,7 @@ enum {
 	FT_HASH_SIZE = 33,      /* 128 bits in hexadecimal, with the NUL */
 	FT_UUID_SIZE = 37,
 	FT_TOKEN_SIZE = 64, /* "UUID:COUNTER" */
-	FT_REASON_SIZE = 256,
+	FT_REASON_SIZE = 512,
 	FT_IDENTITY_SIZE = 1024,
 	FT_LOOKUPS_MAX = 1024,         /* in one lookup_many or subscribe */
 	FT_SUBSCRIBED_MAX = 4096,      /* answers that one connection subscribes to */

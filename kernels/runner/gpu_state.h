@@ -129,7 +129,8 @@ struct gpu {
 	uint64_t probes, probe_sum_ns;
 	uint64_t samples, disturbed;
 	uint64_t looked_ns, looked_at; /* when the system was asked last, and what was disturbed then */
-	char said[96];                 /* what it said */
+	bool held, capped;  /* what it said: heat or power held the clocks down; they were at the limit */
+	unsigned processes; /* that had a context on the device, when more than ours had */
 };
 
 static inline struct gpu *gpu_of(struct ft_backend *backend)

@@ -281,20 +281,25 @@ void gpu_weather(struct ft_backend *self, struct ft_weather *told)
 	struct ft_nvidia_state state;
 	uint64_t now = ft_monotonic_ns();
 	bool crowded = gpu->disturbed > gpu->looked_at;
+	int length = 0;
 
 	say_method(gpu);
 	if (gpu->nvidia && gpu->index == gpu->nvidia_device && now - gpu->looked_ns >= LOOK_NS) {
 		ft_nvidia_look(gpu->nvidia, crowded, &state);
 		gpu->looked_ns = now;
 		gpu->looked_at = gpu->disturbed;
-		if (state.held)
-			snprintf(gpu->said, sizeof gpu->said, "heat or power held the device's clocks down");
-		else if (state.processes > 1)
-			snprintf(gpu->said, sizeof gpu->said, "%u processes had a context on the device",
-			        state.processes);
-		else if (state.capped && !gpu->said[0])
-			snprintf(gpu->said, sizeof gpu->said, "the device's clocks were at its power limit");
+		gpu->held = gpu->held || state.held;
+		gpu->capped = gpu->capped || state.capped;
+		if (state.processes > 1)
+			gpu->processes = state.processes;
 		told->rough = state.held;
 	}
-	snprintf(told->reason, sizeof told->reason, "%s", gpu->said);
+	if (gpu->held || gpu->capped)
+		length = snprintf(told->reason, sizeof told->reason, "%s",
+		        gpu->held ? "heat or power held the device's clocks down"
+		                  : "the device's clocks were at its power limit");
+	/* One is no reason to be silent about the other. */
+	if (gpu->processes > 1)
+		snprintf(told->reason + length, sizeof told->reason - (size_t)length,
+		        "%s%u processes had a context on the device", length > 0 ? "; " : "", gpu->processes);
 }

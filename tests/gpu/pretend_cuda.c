@@ -187,7 +187,8 @@ static unsigned long pretended(const char *word, unsigned commas)
 {
 	const char *text = getenv("FLYTUNE_PRETEND");
 
-	if (!text || strncmp(text, word, strlen(word)) != 0)
+	text = text ? strstr(text, word) : NULL;
+	if (!text)
 		return 0;
 	text += strlen(word);
 	for (; commas > 0 && text; commas--)

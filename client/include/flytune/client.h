@@ -79,7 +79,7 @@ enum {
 	FLYTUNE_FIELDS_MAX = 16,  /* fields of a problem */
 	FLYTUNE_KNOBS_MAX = 16,   /* knobs of a config */
 	FLYTUNE_DEVICE_SIZE = 32, /* of a device's id: "cpu:0", "hip:1", "0000:c1:00.0" */
-	FLYTUNE_REASON_SIZE = 256
+	FLYTUNE_REASON_SIZE = 512
 };
 
 /* The version of the library that is loaded: "0.1.0". */
