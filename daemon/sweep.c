@@ -283,7 +283,7 @@ static void end_failed(struct sweep *sweep, const char *format, ...) __attribute
 static void end_failed(struct sweep *sweep, const char *format, ...)
 {
 	struct ft_error why;
-	char text[256];
+	char text[sizeof(why.message)];
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -708,6 +708,45 @@ bool sweep_is_disturbed(const struct sweep *sweep)
 	        sweep->disturbed * 2 >= sweep->samples;
 }
 
+/* Says how many went for what, and the first thing that a compiler or a check said of one. */
+static void end_without_winner(struct sweep *sweep, const struct ft_decision *decision)
+{
+	static const enum trial_status ends[] = {TRIAL_FAILED, TRIAL_WRONG, TRIAL_TIMEOUT, TRIAL_SAME_CODE};
+	uint32_t count[sizeof(ends) / sizeof(ends[0])] = {0}, tried = 0;
+	const struct trial *first = NULL;
+	char text[256];
+	char config[FT_CONFIG_TEXT_SIZE];
+	size_t length;
+
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		const struct trial *trial = &sweep->trials->trial[i];
+
+		if (trial->status == TRIAL_PRUNED || !is_tried(sweep, i))
+			continue;
+		tried++;
+		for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++)
+			count[k] += trial->status == ends[k];
+		if (first == NULL && trial->status != TRIAL_WAITING && trial->status != TRIAL_SAME_CODE &&
+		        trial->reason[0] != '\0')
+			first = trial;
+	}
+	if (first == NULL) {
+		end_failed(sweep, "no config can win: %s", decision->reason);
+		return;
+	}
+	length = (size_t)snprintf(text, sizeof(text), "no config can win: of %u that were tried", tried);
+	for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
+		if (count[k] > 0)
+			length += (size_t)snprintf(text + length, sizeof(text) - length, ", %u %s", count[k],
+			        ends[k] == TRIAL_FAILED            ? "failed"
+			                : ends[k] == TRIAL_WRONG   ? "were wrong"
+			                : ends[k] == TRIAL_TIMEOUT ? "took too long"
+			                                           : "had the code of another");
+	}
+	(void)ft_config_format(&first->config, ' ', config, sizeof(config));
+	end_failed(sweep, "%s; the first, %.60s: %.180s", text, config, first->reason);
+}
+
 static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 {
 	struct trials *trials = sweep->trials;
@@ -726,7 +765,7 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 	if (try_wider(sweep, &decision))
 		return;
 	if (decision.verdict != FT_VERDICT_WINNER) {
-		end_failed(sweep, "no config can win: %s", decision.reason);
+		end_without_winner(sweep, &decision);
 		return;
 	}
 	trials->winner = (int32_t)decision.winner;
@@ -818,12 +857,14 @@ static void race_again(struct trial *trial)
 	trial->reason[0] = '\0';
 }
 
-/* "so many % slower": a space may lose hundreds of configs in one round, and printing a real number takes microseconds. */
+/* "so many % slower": a space may lose hundreds of configs in one round, and printing a real number takes microseconds.
+ * Whoever is dropped is slower for sure (decide.h). */
 static void say_slower(char *text, size_t size, double ratio, double ratio_low)
 {
-	long long slower = llround((ratio - 1) * 1000), least = llround((ratio_low - 1) * 1000);
+	unsigned long long slower = (unsigned long long)llround(fmax(ratio - 1, 0) * 1000);
+	unsigned long long least = (unsigned long long)llround(fmax(ratio_low - 1, 0) * 1000);
 
-	(void)snprintf(text, size, "%lld.%lld %% slower than the best (at least %lld.%lld %%)", slower / 10,
+	(void)snprintf(text, size, "%llu.%llu %% slower than the best (at least %llu.%llu %%)", slower / 10,
 	        slower % 10, least / 10, least % 10);
 }
 

@@ -195,6 +195,20 @@ def test_all_configs_faulty_leaves_the_default_and_says_why(daemons, runner):
     assert job["state"] == "failed" and job["reason"]
 
 
+def test_a_space_in_which_nobody_can_win_is_told_with_counts_and_the_first_complaint(daemons, runner):
+    runner.write("space 4", "at build 0 lie fail", "at build 1 lie fail", "at verify 2 lie wrong", "at verify 3 lie wrong",
+                 "at build 4 lie fail")
+    daemon = daemons(runner, arguments=DEADLINES).start()
+    told = daemon.ctl("tune", *shape(), check=False)
+    tried = [trial for trial in daemon.trials() if trial["status"] != "pruned"]
+    counts = [sum(trial["status"] == status for trial in tried) for status in ("failed", "wrong")]
+    assert told.status == 4 and min(counts) > 0, told
+    first = " ".join(f"{knob}={value}" for knob, value in tried[0]["config"].items())
+    assert f"no config can win: of {len(tried)} that were tried, {counts[0]} failed, {counts[1]} were wrong; the first, " \
+        in told.complaint, told
+    assert first[:40] in told.complaint and "does not compile" in told.complaint, told
+
+
 @pytest.mark.parametrize("runner_path", ["/nonexistent/runner", "/bin/true", "/bin/cat"])
 def test_a_program_that_is_no_runner_leaves_lookups_alone(daemons, runner_path):
     daemon = daemons(runner_path, arguments=["--deadline", "hello=1"]).start()
