@@ -49,9 +49,7 @@ struct job {
 	struct ft_writer answer;
 	struct store_winner winner; /* once the sweep has decided */
 	struct store_key key;
-	struct sweep_past past;
-	bool put_off; /* between two rounds; it counts as running */
-	bool keyed;   /* key is of today's devices */
+	bool keyed; /* key is of today's devices */
 	bool stored;
 	bool ending; /* its end is on the way to the store */
 	bool over;
@@ -477,13 +475,6 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	struct job *job = queue->running;
 
 	job->info.stage[0] = '\0';
-	if (outcome == SWEEP_LATER) {
-		job->put_off = true;
-		stop_running(queue);
-		pump(queue);
-		return;
-	}
-	job->past = (struct sweep_past){0};
 	/* A device that moved, or one that is needed elsewhere: what was measured is stored, and the job goes on
 	 * later. */
 	if (outcome == SWEEP_MOVED ||
@@ -554,8 +545,6 @@ static bool before(const struct queue *queue, const struct job *a, const struct 
 {
 	if (a->info.priority != b->info.priority)
 		return a->info.priority > b->info.priority;
-	if (a->put_off != b->put_off)
-		return a->put_off;
 	if (follows(queue, a) != follows(queue, b))
 		return follows(queue, a);
 	return a->info.job < b->info.job;
@@ -567,35 +556,14 @@ static bool waits(const struct queue *queue, const struct job *job, bool backgro
 	        is_background(job) == background;
 }
 
-/* When the first of those that were put off is due, monotonic; 0 if none was. */
-static uint64_t first_due(const struct queue *queue, bool background)
-{
-	uint64_t due_ns = 0;
-
-	for (const struct job *job = queue->first; job != NULL; job = job->next) {
-		if (job->put_off && waits(queue, job, background) &&
-		        (due_ns == 0 || job->past.due_ns < due_ns))
-			due_ns = job->past.due_ns;
-	}
-	return due_ns;
-}
-
 static struct job *next_job(struct queue *queue, bool background)
 {
 	struct job *next = NULL;
-	uint64_t now_ns = ft_monotonic_ns();
-	int64_t least = INT64_MIN;
 
-	/* What matters less must not be in the way when a round is due. */
-	for (struct job *job = queue->first; job != NULL; job = job->next) {
-		if (job->put_off && waits(queue, job, background) && job->info.priority > least)
-			least = job->info.priority;
-	}
 	for (struct job *job = queue->first; job != NULL; job = job->next) {
 		struct device *device;
 
-		if (!waits(queue, job, background) || (job->put_off && job->past.due_ns > now_ns) ||
-		        job->info.priority < least || (next != NULL && !before(queue, job, next)))
+		if (!waits(queue, job, background) || (next != NULL && !before(queue, job, next)))
 			continue;
 		device = devices_find(queue->devices, job->info.device, NULL);
 		if (device == NULL ? devices_probing(queue->devices) : device->state == DEVICE_PROBING)
@@ -619,8 +587,7 @@ static void make_way(struct queue *queue)
 
 bool queue_is_busy(struct queue *queue)
 {
-	return queue->running != NULL || queue->stopping || queue->paused || next_job(queue, false) != NULL ||
-	        first_due(queue, false) != 0;
+	return queue->running != NULL || queue->stopping || queue->paused || next_job(queue, false) != NULL;
 }
 
 const struct ft_job *queue_background(struct queue *queue)
@@ -644,19 +611,6 @@ void queue_hold(struct queue *queue, bool hold)
 		pump(queue);
 }
 
-static void due(uv_timer_t *timer)
-{
-	pump(timer->data);
-}
-
-/* Comes back when the next round of someone is due. */
-static void wait_until(struct queue *queue, uint64_t due_ns)
-{
-	uint64_t now_ns = ft_monotonic_ns();
-
-	(void)uv_timer_start(&queue->due, due, due_ns > now_ns ? (due_ns - now_ns) / 1000000 + 1 : 0, 0);
-}
-
 static void pump(struct queue *queue)
 {
 	struct job *job;
@@ -669,14 +623,8 @@ static void pump(struct queue *queue)
 			make_way(queue);
 		return;
 	}
-	if (job == NULL && first_due(queue, false) != 0) {
-		wait_until(queue, first_due(queue, false));
-		return;
-	}
 	if (job == NULL && queue->let)
 		job = next_job(queue, true);
-	if (job == NULL && first_due(queue, true) != 0)
-		wait_until(queue, first_due(queue, true)); /* and is let then, unless there is more to do */
 	if (job == NULL) {
 		bool disturbed = queue->disturbed;
 
@@ -690,15 +638,12 @@ static void pump(struct queue *queue)
 		queue->last = job->key;
 	queue->last_owner = (uint32_t)job->info.owner;
 	queue->last_created_ns = job->info.created_at_ns;
-	if (!job->put_off) {
-		set_state(job, "running");
-		job->info.started_at_ns = ft_wall_ns();
-		log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s",
-		        job->info.job, job->info.kernel, job->info.device);
-		tell(queue, job, "started");
-	}
-	job->put_off = false;
-	sweep_start(&queue->sweep, &job->info, &job->past);
+	set_state(job, "running");
+	job->info.started_at_ns = ft_wall_ns();
+	log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s", job->info.job,
+	        job->info.kernel, job->info.device);
+	tell(queue, job, "started");
+	sweep_start(&queue->sweep, &job->info);
 }
 
 /* ---- arrivals ---- */
@@ -947,8 +892,7 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 	} else {
 		set_state(job, "cancelled");
 		job->info.ended_at_ns = ft_wall_ns();
-		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%s",
-		        job->put_off ? "cancelled; what was measured is kept" : "cancelled before it ran");
+		(void)snprintf(job->info.reason, sizeof(job->info.reason), "cancelled before it ran");
 		commit_end(job);
 	}
 	return 0;
@@ -970,11 +914,6 @@ static void pause_stored(void *data, uint64_t generation, const struct ft_error 
 		return;
 	}
 	queue->paused = pause->pause;
-	for (struct job *job = queue->first; queue->paused && job != NULL; job = job->next) {
-		if (job->put_off)
-			set_state(job, "queued");
-		job->put_off = false;
-	}
 	log_line(queue->log, LOG_LEVEL_INFO, "queue %s active=%u", queue->paused ? "paused" : "resumed",
 	        queue->active);
 	pause->next = queue->pauses;
@@ -1111,10 +1050,6 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	queue->retry.data = queue;
-	status = uv_timer_init(loop, &queue->due);
-	if (status != 0)
-		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
-	queue->due.data = queue;
 	pump(queue);
 	return 0;
 }
@@ -1132,7 +1067,6 @@ void queue_stop(struct queue *queue)
 	}
 	call_pauses(queue, &error);
 	uv_close((uv_handle_t *)&queue->retry, NULL);
-	uv_close((uv_handle_t *)&queue->due, NULL);
 }
 
 void queue_free(struct queue *queue)

@@ -60,7 +60,6 @@ struct queue {
 	uint64_t last_created_ns;
 	bool paused;
 	struct pause *pauses; /* who waits until nothing runs */
-	uv_timer_t due;       /* when a sweep that was put off goes on */
 	uv_timer_t retry;     /* of a final commit that the store refused */
 	uint32_t retry_ms;    /* until the next attempt: twice the one before */
 	struct trials *retry_trials;

@@ -23,9 +23,6 @@ static const double check_slower = 0.1;
 /* A hash that no space has: the winner was chosen from a part of it. */
 static const uint64_t space_in_part = 1;
 
-/* A runner that puts its next round off for longer is not believed. */
-static const uint64_t put_off_most_ns = 2000000000;
-
 /* No launch takes so long; a sample above is nonsense. */
 static const uint64_t sample_max_ps = 100ULL * 1000000000000ULL;
 
@@ -426,9 +423,6 @@ static void ask_sweep(struct sweep *sweep)
 		end_failed(sweep, "no memory for a sweep");
 		goto out;
 	}
-	/* Under another identity nothing of it is known. */
-	if (!sweep->past->open || sweep->past->fresh > sweep->trials->rounds)
-		*sweep->past = (struct sweep_past){0};
 	request->job = sweep->job->job;
 	(void)snprintf(request->kernel, sizeof(request->kernel), "%s", sweep->subject.kernel->schema.kernel);
 	request->problem = sweep->subject.problem;
@@ -438,14 +432,6 @@ static void ask_sweep(struct sweep *sweep)
 	request->rounds = sweep->trials->rounds;
 	request->seed = sweep->trials->seed;
 	request->budget_ns = sweep->job->budget_ns != 0 ? sweep->job->budget_ns : sweep->options->budget_ns;
-	request->budget_ns -=
-	        sweep->past->spent_ns < request->budget_ns ? sweep->past->spent_ns : request->budget_ns;
-	request->later = true;
-	if (sweep->past->open) {
-		sweep->trials->sweep_ns = sweep->past->sweep_ns;
-		request->fresh = sweep->past->fresh;
-		request->age_ns = ft_monotonic_ns() - sweep->past->last_ns;
-	}
 	request->band_ppm = sweep->options->band_ppm;
 	request->min_rounds = ft_rule_usual.min_rounds;
 	request->max_rounds = ft_rule_usual.max_rounds;
@@ -455,8 +441,8 @@ static void ask_sweep(struct sweep *sweep)
 	sweep->busy = -1;
 	sweep->busy_stage = STAGE_START;
 	sweep->began_ns = ft_monotonic_ns();
-	sweep->samples = sweep->past->samples;
-	sweep->disturbed = sweep->past->disturbed;
+	sweep->samples = 0;
+	sweep->disturbed = 0;
 	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
 	        sweep_replied, sweep);
 out:
@@ -784,21 +770,6 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 	end(sweep, SWEEP_DECIDED, NULL);
 }
 
-/* Its next round is due only then: others may have the device meanwhile. */
-static void put_off(struct sweep *sweep, uint64_t wait_ns)
-{
-	struct sweep_past *past = sweep->past;
-
-	past->open = true;
-	past->samples = sweep->samples;
-	past->disturbed = sweep->disturbed;
-	past->spent_ns += ft_monotonic_ns() - sweep->began_ns;
-	stop_clock(sweep);
-	past->sweep_ns = sweep->trials->sweep_ns;
-	past->due_ns = ft_monotonic_ns() + (wait_ns < put_off_most_ns ? wait_ns : put_off_most_ns);
-	end(sweep, SWEEP_LATER, NULL);
-}
-
 static void sweep_replied(void *data, struct ft_view view, const struct ft_error *failure)
 {
 	struct sweep *sweep = data;
@@ -814,8 +785,6 @@ static void sweep_replied(void *data, struct ft_view view, const struct ft_error
 		end_failed(sweep, "%s", failure->message);
 	else if (sweep->cancelled)
 		end(sweep, SWEEP_CANCELLED, NULL);
-	else if (sweep->past->fresh > 0 && strcmp(reply.outcome, "later") == 0)
-		put_off(sweep, reply.wait_ns);
 	else
 		conclude(sweep, &reply);
 }
@@ -954,8 +923,6 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		samples[trials->rounds] = sample[i];
 	}
 	trials->rounds++;
-	sweep->past->fresh++;
-	sweep->past->last_ns = ft_monotonic_ns();
 	sweep->samples += count;
 	sweep->disturbed += event->disturbed < count ? event->disturbed : count;
 	sweep->busy = -1;
@@ -1076,12 +1043,11 @@ static bool find_subject(struct sweep *sweep, struct ft_error *error)
 	return true;
 }
 
-void sweep_start(struct sweep *sweep, struct ft_job *job, struct sweep_past *past)
+void sweep_start(struct sweep *sweep, struct ft_job *job)
 {
 	struct ft_error error;
 
 	sweep->job = job;
-	sweep->past = past;
 	sweep->force = job->force && !job->begun;
 	sweep->lets_go = false;
 	sweep->check = job->check;
@@ -1126,7 +1092,6 @@ void sweep_runner_gone(
 	if (sweep->slot != slot || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
 		return;
 	stop_clock(sweep);
-	sweep->past->open = false;
 	if (sweep->cancelled) {
 		end(sweep, SWEEP_CANCELLED, NULL);
 		return;

@@ -14,20 +14,7 @@ enum sweep_outcome {
 	SWEEP_FAILED,
 	SWEEP_CANCELLED,
 	SWEEP_MOVED, /* the device's identity changed under it: to be queued again */
-	SWEEP_LATER, /* its next round is due later: the device is free until then */
 	SWEEP_HELD,  /* a check found that the stored winner still holds: nothing new is to be kept */
-};
-
-/* What a sweep that was put off has done so far, besides what is stored. Lost with its runner or the daemon: then it is
- * taken up anew. All zero at first. */
-struct sweep_past {
-	bool open;
-	uint32_t fresh;              /* rounds */
-	uint64_t last_ns;            /* when the last of them was over; monotonic, as is */
-	uint64_t due_ns;             /* when the next may begin */
-	uint64_t spent_ns;           /* of the budget */
-	uint64_t sweep_ns;           /* over all starts */
-	uint64_t samples, disturbed; /* as in the sweep */
 };
 
 struct sweep_events {
@@ -69,7 +56,6 @@ struct sweep {
 	bool few;      /* only those that were best before are tried */
 	bool wider;    /* and not the winner alone */
 	bool *picked;  /* with check and few: the members that are tried */
-	struct sweep_past *past;
 	struct store_winner held;    /* what a check or an upgrade is about */
 	uint64_t space_hash;         /* of the members that are tried; 0 for a kernel that is not built in */
 	uint64_t samples, disturbed; /* of this start */
@@ -90,8 +76,8 @@ struct sweep {
 
 void sweep_init(struct sweep *sweep, struct devices *devices, struct store *store, const struct log *log,
         const struct options *options, const struct sweep_events *events, void *data);
-/* Begins a job, or goes on with one that was put off; its device must be ready. `past` lives as long as the job. Ends with `ended`, maybe before this returns. */
-void sweep_start(struct sweep *sweep, struct ft_job *job, struct sweep_past *past);
+/* Begins a job; its device must be ready. Ends with `ended`, maybe before this returns. */
+void sweep_start(struct sweep *sweep, struct ft_job *job);
 void sweep_cancel(struct sweep *sweep);
 /* What a sweep that ended with SWEEP_DECIDED handed over is stored: its last events go out. */
 void sweep_stored(struct sweep *sweep);

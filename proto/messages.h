@@ -493,10 +493,7 @@ FT_DECLARE_MESSAGE(space_member, FT_SPACE_MEMBER)
 	F(UINT, band_ppm, 0, FT_REQUIRED)                                                                   \
 	F(UINT, min_rounds, 0, FT_REQUIRED)                                                                 \
 	F(UINT, max_rounds, 0, FT_REQUIRED)                                                                 \
-	F(BOOL, hasty, 0, FT_OPTIONAL)  /* its rounds may all lie in one moment */                          \
-	F(BOOL, later, 0, FT_OPTIONAL)  /* "later" is an answer: the daemon has other sweeps meanwhile */   \
-	F(UINT, fresh, 0, FT_OPTIONAL)  /* gone on with after "later": so many of `rounds` were its own */  \
-	F(UINT, age_ns, 0, FT_OPTIONAL) /* since the last of those */
+	F(BOOL, hasty, 0, FT_OPTIONAL) /* its rounds may all lie in one moment */
 FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 
 #define FT_SWEEP_MEMBER(F)                                                                                  \
@@ -510,15 +507,14 @@ FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 	F(RAW, samples, 0, FT_OPTIONAL) /* picoseconds, one a round so far; 0: not measured in that round */
 FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
 
-#define FT_SWEEP_REPLY(F)                                                                                \
-	F(TEXT, outcome, 16, FT_REQUIRED) /* decided, cancelled, no_winner, later */                     \
-	F(UINT, winner, 0, FT_OPTIONAL)                                                                  \
-	F(UINT, rounds, 0, FT_OPTIONAL)                                                                  \
-	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                              \
-	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                                     \
-	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */           \
-	F(TEXT, weather, 192, FT_OPTIONAL)           /* what disturbed it, and what was done about it */ \
-	F(UINT, wait_ns, 0, FT_OPTIONAL)             /* later: until its next round is due */
+#define FT_SWEEP_REPLY(F)                                                                      \
+	F(TEXT, outcome, 16, FT_REQUIRED) /* decided, cancelled, no_winner */                  \
+	F(UINT, winner, 0, FT_OPTIONAL)                                                        \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                        \
+	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                    \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                           \
+	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */ \
+	F(TEXT, weather, 192, FT_OPTIONAL)           /* what disturbed it, and what was done about it */
 FT_DECLARE_MESSAGE(sweep_reply, FT_SWEEP_REPLY)
 
 #define FT_LOAD_REQUEST(F) F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)

@@ -76,7 +76,7 @@ struct ft_backend {
 	uint64_t spread_ns;
 	unsigned vain; /* the sweep's: waits for quiet that found none, one after another */
 
-	/* One sweep at a time; one that was put off comes again with the same seed. Buffers, the float64 reference, random inputs from the seed. */
+	/* One sweep at a time. Buffers, the float64 reference, random inputs from the seed. */
 	int (*prepare)(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);
 	int (*build_start)(struct ft_backend *self, size_t index, struct ft_error *error);
 	/* Waits for one build that was started: 1 and it, 0 if none is pending, -1 if builds cannot go on at

@@ -37,8 +37,7 @@ enum {
 	ROOM_PART = 2, /* of the free memory, a sweep takes at most one part in so many */
 	PAGE = 4096,
 	HUGE_PAGE = 2 << 20,
-	SIZED_KEPT = 16, /* sweeps whose batches are remembered */
-	WINDOWS = 15,    /* of a sample, where launches are short */
+	WINDOWS = 15, /* of a sample, where launches are short */
 	WINDOWS_MOST = 64,
 	STEAL_ROUGH = 10, /* percent of the processors that the host took away */
 	SETTLE_LEAST = 8, /* launches in a window of which one more, before it, is not too many */
@@ -74,13 +73,6 @@ struct arena {
 	enum rmsnorm_dtype dtype;
 	bool filled;
 	uint64_t made; /* for whoever counts what sweeps share */
-};
-
-/* The batches of a sweep that may be gone on with. */
-struct sized {
-	uint64_t seed;
-	size_t count;
-	struct batch *batch;
 };
 
 /* A sample in the making: its windows lie between those of other configs. */
@@ -133,8 +125,6 @@ struct cpu {
 
 	/* Between sweeps. */
 	struct arena arena;
-	struct sized sized[SIZED_KEPT];
-	size_t next_sized;
 	uint64_t hot_ns;    /* since when the cores have been at work */
 	uint64_t worked_ns; /* until when */
 };
@@ -209,9 +199,6 @@ static void cpu_close(struct ft_backend *backend)
 	struct cpu *cpu = self_of(backend);
 	cpu_finish(backend);
 	free_arena(&cpu->arena);
-	for (size_t i = 0; i < SIZED_KEPT; i++)
-		free(cpu->sized[i].batch);
-	memset(cpu->sized, 0, sizeof(cpu->sized));
 	free(cpu->cpu);
 	cpu->cpu = NULL;
 	backend->device_count = 0;
@@ -592,29 +579,6 @@ static void fill_all(struct cpu *cpu)
 	in_parallel(cpu, cpu->pieces, hash_block, &blocks);
 }
 
-/* A sweep that is gone on with knows its batches already. */
-static void recall_batches(struct cpu *cpu)
-{
-	for (size_t i = 0; i < SIZED_KEPT; i++) {
-		struct sized *sized = &cpu->sized[i];
-		if (!sized->batch || sized->seed != cpu->seed || sized->count != cpu->count)
-			continue;
-		memcpy(cpu->batch, sized->batch, cpu->count * sizeof(*cpu->batch));
-		free(sized->batch);
-		sized->batch = NULL;
-	}
-}
-
-/* Takes them away from the sweep that ends. */
-static void remember_batches(struct cpu *cpu)
-{
-	struct sized *sized = &cpu->sized[cpu->next_sized];
-	cpu->next_sized = (cpu->next_sized + 1) % SIZED_KEPT;
-	free(sized->batch);
-	*sized = (struct sized){.seed = cpu->seed, .count = cpu->count, .batch = cpu->batch};
-	cpu->batch = NULL;
-}
-
 static void pin(struct cpu *cpu)
 {
 	cpu_set_t one;
@@ -655,7 +619,6 @@ static int cpu_prepare(
 	for (size_t i = 0; i < sweep->count; i++)
 		ft_rmsnorm_cpu_resolve(cpu->set, &cpu->problem, &sweep->config[i], cores, &cpu->plan[i]);
 	fill_all(cpu);
-	recall_batches(cpu);
 	return 0;
 }
 
@@ -679,8 +642,8 @@ static void cpu_finish(struct ft_backend *backend)
 	cpu->plan = NULL;
 	free(cpu->pending);
 	cpu->pending = NULL;
-	if (cpu->batch)
-		remember_batches(cpu);
+	free(cpu->batch);
+	cpu->batch = NULL;
 	free(cpu->sampled);
 	cpu->sampled = NULL;
 	free(cpu->windows);

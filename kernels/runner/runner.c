@@ -477,12 +477,9 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 	if (request->standard >= count)
 		return ft_fail(error, FT_E_BAD_REQUEST, "the default must be one of the members");
 	if (request->rounds > FT_ROUNDS_MAX || request->band_ppm > 1000000 ||
-	        request->min_rounds > FT_ROUNDS_MAX || request->max_rounds > FT_ROUNDS_MAX ||
-	        request->fresh > request->rounds)
+	        request->min_rounds > FT_ROUNDS_MAX || request->max_rounds > FT_ROUNDS_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE,
-		        "rounds must be at most %d, fresh at most rounds, and the band at most 1,000,000 "
-		        "ppm",
-		        FT_ROUNDS_MAX);
+		        "rounds must be at most %d, and the band at most 1,000,000 ppm", FT_ROUNDS_MAX);
 	sweep->job = request->job;
 	sweep->seed = request->seed;
 	sweep->budget_ns = request->budget_ns;
@@ -492,9 +489,6 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 	        .min_rounds = (uint32_t)request->min_rounds,
 	        .max_rounds = (uint32_t)request->max_rounds};
 	sweep->hasty = request->hasty;
-	sweep->later = request->later;
-	sweep->fresh = request->fresh;
-	sweep->age_ns = request->age_ns;
 	sweep->rounds = request->rounds;
 	sweep->standard = request->standard;
 	if (ft_sweep_init(sweep, count, error) < 0)

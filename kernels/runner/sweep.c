@@ -27,8 +27,7 @@ struct run {
 	const struct ft_sweep_listener *listener;
 	uint64_t deadline_ns;
 	size_t fresh;         /* rounds measured in this run */
-	uint64_t began_ns;    /* the first of them; of a sweep that is put off, the last */
-	uint64_t due_ns;      /* the next of them, where it was put off */
+	uint64_t began_ns;    /* the first of them */
 	uint64_t patience_ns; /* left for waiting */
 	uint64_t pause_ns;    /* of the next wait */
 	uint64_t waited_ns;
@@ -43,7 +42,7 @@ struct run {
 	struct ft_writer writer;
 };
 
-enum { RUN_CANCELLED = 1, RUN_ENDED = 2 /* the budget is spent */, RUN_LATER = 3 };
+enum { RUN_CANCELLED = 1, RUN_ENDED = 2 /* the budget is spent */ };
 
 /* splitmix64: the order of a round follows from the seed and its number alone. */
 static uint64_t next_random(uint64_t *state)
@@ -450,20 +449,14 @@ static int keep_pace(struct run *run, struct ft_error *error)
 	uint64_t spread_ns = run->backend->spread_ns;
 	if (run->fresh == 0)
 		run->began_ns = ft_monotonic_ns();
-	const bool later = run->sweep->later;
 	if (run->rough && run->patience_ns > 0 && !over_budget(run))
 		return wait_for_quiet(run, error);
 	if (spread_ns == 0 || run->fresh >= SPREAD_ROUNDS || run->sweep->hasty)
 		return 0;
-	/* Where others have the device meanwhile, being late with one round is no reason to hurry with the next. */
-	uint64_t due = run->began_ns + spread_ns * (later ? run->fresh > 0 : run->fresh) / SPREAD_ROUNDS;
+	uint64_t due = run->began_ns + spread_ns * run->fresh / SPREAD_ROUNDS;
 	uint64_t now = ft_monotonic_ns();
 	if (now + pause_least_ns > due)
 		return 0;
-	if (later) {
-		run->due_ns = due;
-		return RUN_LATER;
-	}
 	int result = pause_for(run, due - now);
 	if (result != 0)
 		return result;
@@ -590,8 +583,6 @@ static int measure_round(struct run *run, struct ft_error *error)
 	look_at_weather(run, measured, &disturbed);
 	if (tell_round(run, sweep->rounds, measured, disturbed, error) < 0)
 		return -1;
-	if (sweep->later)
-		run->began_ns = ft_monotonic_ns();
 	sweep->rounds++;
 	run->fresh++;
 	return 0;
@@ -611,7 +602,7 @@ static int build_revived(struct run *run, struct ft_error *error)
 static int race(struct run *run, bool *warmed, struct ft_decision *decision, struct ft_error *error)
 {
 	struct ft_sweep *sweep = run->sweep;
-	const bool resumed = sweep->rounds > run->fresh;
+	const bool resumed = sweep->rounds > 0;
 	decide(run, false, decision);
 	if (decision->verdict != FT_VERDICT_MEASURE &&
 	        (sweep->rounds > 0 || decision->verdict == FT_VERDICT_NONE))
@@ -709,12 +700,6 @@ static void answer(
 		snprintf(reply->outcome, sizeof(reply->outcome), "cancelled");
 		return;
 	}
-	if (result == RUN_LATER) {
-		uint64_t now = ft_monotonic_ns();
-		snprintf(reply->outcome, sizeof(reply->outcome), "later");
-		reply->wait_ns = run->due_ns > now ? run->due_ns - now : 0;
-		return;
-	}
 	snprintf(reply->reason, sizeof(reply->reason), "%s", decision->reason);
 	say_weather(run, reply->weather, sizeof(reply->weather));
 	if (decision->verdict != FT_VERDICT_WINNER) {
@@ -744,8 +729,6 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	};
 	ft_writer_init_growing(&run.writer, (size_t)1 << 20);
 	uint64_t now = ft_monotonic_ns();
-	run.fresh = sweep->fresh;
-	run.began_ns = sweep->age_ns < now ? now - sweep->age_ns : 0;
 	run.pause_ns = pause_first_ns;
 	run.patience_ns = (sweep->budget_ns / PATIENCE_PART) >> backend->vain;
 	run.deadline_ns = sweep->budget_ns > UINT64_MAX - now ? UINT64_MAX : now + sweep->budget_ns;

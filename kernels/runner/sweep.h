@@ -28,11 +28,8 @@ struct ft_sweep {
 	uint64_t memory_cap;
 	const char *code_dir;
 	struct ft_rule rule;
-	bool hasty;      /* its rounds may all lie in one moment */
-	bool later;      /* it may end with the outcome "later" where it would only wait */
-	size_t fresh;    /* gone on with after that: so many rounds were its own, */
-	uint64_t age_ns; /* and the last was so long ago */
-	size_t rounds;   /* measured so far, over all runs */
+	bool hasty;    /* its rounds may all lie in one moment */
+	size_t rounds; /* measured so far, over all runs */
 	size_t standard;
 	size_t count;
 	struct ft_sweep_trial *trial;

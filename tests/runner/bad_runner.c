@@ -46,8 +46,6 @@ struct runner {
 	size_t last; /* member that could win when the sweep began, but for the default */
 	uint32_t standard;
 	uint32_t rounds;
-	uint32_t fresh; /* of them, since the sweep was begun or taken up anew */
-	bool later;     /* the daemon bears it to be put off */
 	struct ft_rule rule;
 	struct member {
 		struct ft_config config;
@@ -668,11 +666,6 @@ static void race(struct runner *self, struct ft_sweep_reply *reply)
 		if (self->rounds >= FT_ROUNDS_MAX)
 			stop_with("the race does not end");
 		measure_round(self);
-		if (self->later && self->script.later >= 0 && ++self->fresh < self->rule.min_rounds) {
-			snprintf(reply->outcome, sizeof reply->outcome, "later");
-			reply->wait_ns = (uint64_t)self->script.later * 1000000;
-			return;
-		}
 	}
 	if (decision.verdict == FT_VERDICT_NONE) {
 		snprintf(reply->outcome, sizeof reply->outcome, "no_winner");
@@ -731,8 +724,6 @@ static void learn(struct runner *self, const struct ft_sweep_request *asked)
 			self->last = i;
 	self->standard = (uint32_t)asked->standard;
 	self->rounds = (uint32_t)asked->rounds;
-	self->fresh = (uint32_t)asked->fresh;
-	self->later = asked->later;
 	self->job = asked->job;
 	self->rule = (struct ft_rule){
 	        (uint32_t)asked->band_ppm, (uint32_t)asked->min_rounds, (uint32_t)asked->max_rounds};

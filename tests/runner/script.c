@@ -90,8 +90,6 @@ static void read_line(struct script *script, char *line)
 		script->load = script_number(value);
 	} else if (strcmp(line, "disturbed") == 0) {
 		script->disturbed = script_number(value);
-	} else if (strcmp(line, "later") == 0) {
-		script->later = script_number(value);
 	} else if (strcmp(line, "problems") == 0) {
 		script->problems = strcmp(value, "named") == 0;
 	} else if (strcmp(line, "pace_us") == 0) {
@@ -125,7 +123,6 @@ void script_read(struct script *script)
 	script->best = -1;
 	script->wrong = -1;
 	script->load = -1;
-	script->later = -1;
 	if (!script->path)
 		return;
 	file = fopen(script->path, "re");

@@ -29,7 +29,6 @@ struct script {
 	long wrong;     /* a member whose output is wrong; -1: none */
 	long load;      /* percent of the device that others use; -1: not known */
 	long disturbed; /* percent of samples that they disturb */
-	long later;     /* the first rounds are put off for so many milliseconds each; -1: they are not */
 	bool problems;  /* the log names the problem in each line about one */
 	uint64_t pace_ns;
 	uint64_t time_ps[FT_SPACE_MAX]; /* 0: by the formula */

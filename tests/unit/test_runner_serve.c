@@ -611,10 +611,6 @@ static void a_sweep_request_that_makes_no_sense_is_refused(void **state)
 	ask(&link, "sweep", &ft_sweep_request_message, &request);
 	expect_failure(&link, FT_E_BAD_REQUEST);
 	request.standard = 0;
-	request.fresh = 1; /* of no rounds */
-	ask(&link, "sweep", &ft_sweep_request_message, &request);
-	expect_failure(&link, FT_E_BAD_VALUE);
-	request.fresh = 0;
 	request.max_rounds = 100000;
 	ask(&link, "sweep", &ft_sweep_request_message, &request);
 	expect_failure(&link, FT_E_BAD_VALUE);

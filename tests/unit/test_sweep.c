@@ -333,50 +333,6 @@ static void one_that_is_in_haste_is_not_spread_out(void **state)
 	ft_sweep_free(&sweep);
 }
 
-/* Nothing is waited for here: the spread is longer than a test may take. */
-static void one_that_may_is_put_off_between_its_first_rounds(void **state)
-{
-	static struct fake fake;
-	struct ft_sweep_listener listener = {.context = &fake,
-	        .event = hear,
-	        .cancelled = never,
-	        .measure_begins = begins,
-	        .measure_ends = ends};
-	struct ft_sweep sweep = {.kernel = &ft_kernel_rmsnorm,
-	        .seed = 7,
-	        .budget_ns = hour_ns,
-	        .rule = ft_rule_usual,
-	        .later = true};
-	struct ft_sweep_reply reply = {0};
-	struct ft_error error = {0};
-	size_t before = 0;
-	(void)state;
-	fake_init(&fake);
-	fake.backend.spread_ns = hour_ns;
-	assert_int_equal(ft_sweep_init(&sweep, CONFIGS, &error), 0);
-	sweep.standard = STANDARD;
-	for (size_t slice = 1; slice < 7; slice++) {
-		assert_int_equal(ft_sweep_run(&sweep, &fake.backend, &listener, &reply, &error), 0);
-		assert_string_equal(reply.outcome, "later");
-		assert_int_equal(sweep.rounds, slice);
-		assert_int_equal(reply.rounds, slice);
-		assert_true(reply.wait_ns > hour_ns / 8 && reply.wait_ns <= hour_ns / 7);
-		sweep.fresh = sweep.rounds;
-		/* Too early: it says so again. But what is late is not hurried with. */
-		sweep.age_ns = hour_ns / 14;
-		before = fake.rounds;
-		assert_int_equal(ft_sweep_run(&sweep, &fake.backend, &listener, &reply, &error), 0);
-		assert_string_equal(reply.outcome, "later");
-		assert_int_equal(fake.rounds, before);
-		sweep.age_ns = 2 * hour_ns;
-	}
-	assert_int_equal(ft_sweep_run(&sweep, &fake.backend, &listener, &reply, &error), 0);
-	assert_string_equal(reply.outcome, "decided");
-	assert_int_equal(reply.winner, 0);
-	assert_true(reply.conclusive);
-	ft_sweep_free(&sweep);
-}
-
 static void a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet(void **state)
 {
 	static struct fake fake;
@@ -469,7 +425,6 @@ int main(void)
 	        cmocka_unit_test(the_parts_of_a_sample_lie_between_those_of_others),
 	        cmocka_unit_test(the_first_rounds_are_spread_out),
 	        cmocka_unit_test(one_that_is_in_haste_is_not_spread_out),
-	        cmocka_unit_test(one_that_may_is_put_off_between_its_first_rounds),
 	        cmocka_unit_test(a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet),
 	        cmocka_unit_test(
 	                a_device_that_never_is_quiet_is_waited_for_no_longer_than_a_part_of_the_budget),
