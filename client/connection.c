@@ -17,6 +17,8 @@
 enum {
 	REQUEST_LIMIT = 1 << 20, /* what the daemon would refuse anyway */
 	TIMEOUT_SLACK_NS = 1000000,
+	OVERTIME_READS =
+	        64, /* of what is there when a deadline has passed: this process may have stood still */
 };
 
 struct connection *connection_new(void)
@@ -218,14 +220,16 @@ static ssize_t receive_with_board(struct connection *connection, uint8_t *data, 
 	return count;
 }
 
-/* The next whole message. With deadline 0: CALL_LATE unless it is there. */
-static enum call_result receive(
-        struct connection *connection, uint64_t deadline, struct ft_view *message, struct ft_error *error)
+/* The next whole message. With deadline 0: CALL_LATE unless it is there. After a deadline, as long as `overtime`, a count of
+ * reads, lasts: it is 0 at first. */
+static enum call_result receive(struct connection *connection, uint64_t deadline, unsigned *overtime,
+        struct ft_view *message, struct ft_error *error)
 {
 	for (;;) {
 		uint8_t *data;
 		size_t size;
 		ssize_t count;
+		bool last;
 		int whole = ft_inbox_next(&connection->inbox, message, error);
 
 		if (whole < 0)
@@ -234,18 +238,19 @@ static enum call_result receive(
 			return CALL_DONE;
 		if (ft_inbox_room(&connection->inbox, &data, &size, error) != 0)
 			return CALL_LOST;
-		if (deadline != 0 &&
-		        !arm_timeout(connection->fd, SO_RCVTIMEO, &connection->receive_timeout, deadline))
+		last = deadline == 0 ||
+		        !arm_timeout(connection->fd, SO_RCVTIMEO, &connection->receive_timeout, deadline);
+		if (deadline != 0 && last && ++*overtime > OVERTIME_READS)
 			return late(error);
 		count = connection->boards != NULL && connection->hello.protocol == 0
-		        ? receive_with_board(connection, data, size, deadline == 0 ? MSG_DONTWAIT : 0)
-		        : recv(connection->fd, data, size, deadline == 0 ? MSG_DONTWAIT : 0);
+		        ? receive_with_board(connection, data, size, last ? MSG_DONTWAIT : 0)
+		        : recv(connection->fd, data, size, last ? MSG_DONTWAIT : 0);
 		if (count > 0) {
 			ft_inbox_received(&connection->inbox, (size_t)count);
 		} else if (count == 0 || errno == ECONNRESET) {
 			return lost(error, FT_E_AWAY, "flytuned closed the connection");
 		} else if (errno == EAGAIN) {
-			if (deadline == 0 || clock_now() >= deadline)
+			if (last)
 				return late(error);
 		} else if (errno != EINTR) {
 			ft_fail_errno(error, errno, "reading from flytuned");
@@ -258,9 +263,11 @@ static enum call_result receive(
 static enum call_result await_reply(struct connection *connection, uint64_t id, uint64_t deadline,
         connection_notice notice, void *data, struct ft_envelope *reply, struct ft_error *error)
 {
+	unsigned overtime = 0;
+
 	for (;;) {
 		struct ft_view message;
-		enum call_result result = receive(connection, deadline, &message, error);
+		enum call_result result = receive(connection, deadline, &overtime, &message, error);
 
 		if (result != CALL_DONE)
 			return result;
@@ -413,10 +420,11 @@ enum call_result connection_next(
 {
 	struct ft_view message;
 	enum call_result result = CALL_DONE;
+	unsigned unused = 0;
 	int whole = 1;
 
 	if (receives)
-		result = receive(connection, 0, &message, error);
+		result = receive(connection, 0, &unused, &message, error);
 	else
 		whole = ft_inbox_next(&connection->inbox, &message, error);
 	if (result == CALL_DONE && whole > 0)

@@ -375,6 +375,7 @@ static enum call_result wait_for_turn(flytune_client *client, uint64_t deadline,
         struct connection **idle, struct ft_error *error)
 {
 	struct timespec until = clock_timespec(deadline);
+	bool late = false; /* all is looked at once more before that is said */
 
 	for (;;) {
 		if (breaker_paused(&client->breaker, clock_now()) ||
@@ -402,10 +403,11 @@ static enum call_result wait_for_turn(flytune_client *client, uint64_t deadline,
 				return CALL_LOST;
 			}
 		}
-		if (pthread_cond_timedwait(&client->changed, &client->lock, &until) == ETIMEDOUT) {
+		if (late) {
 			ft_fail(error, FT_E_TIMEOUT, "all %d connections of this client were busy", POOL_MAX);
 			return CALL_LATE;
 		}
+		late = pthread_cond_timedwait(&client->changed, &client->lock, &until) == ETIMEDOUT;
 	}
 	client->connecting = true;
 	return CALL_DONE;

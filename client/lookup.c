@@ -239,12 +239,11 @@ static bool await_other(flytune_client *client, uint64_t hash, uint64_t deadline
 {
 	struct timespec until = clock_timespec(deadline);
 	enum forced_state state;
+	bool late = false;
 
 	pthread_mutex_lock(&client->lock);
-	while ((state = forced_get(&client->forced, hash)) == FORCED_RUNNING) {
-		if (pthread_cond_timedwait(&client->changed, &client->lock, &until) != 0)
-			break;
-	}
+	while ((state = forced_get(&client->forced, hash)) == FORCED_RUNNING && !late)
+		late = pthread_cond_timedwait(&client->changed, &client->lock, &until) != 0;
 	pthread_mutex_unlock(&client->lock);
 	return state == FORCED_DONE;
 }

@@ -58,6 +58,8 @@ const char *runner_cause_word(enum runner_cause cause)
 	return "unstarted";
 }
 
+static void deadline_passed(void *data);
+
 int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log, const struct options *options,
         const char *kind, const char *path, const struct runner_events *events, void *data,
         struct ft_error *error)
@@ -74,12 +76,20 @@ int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log, c
 	        .data = data,
 	};
 	(void)snprintf(runner->code_dir, sizeof(runner->code_dir), "%s/code", options->state_dir);
-	status = uv_timer_init(loop, &runner->timer);
+	status = deadline_init(&runner->deadline, loop, deadline_passed, runner);
+	if (status == 0)
+		status = uv_timer_init(loop, &runner->idle);
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
-	runner->timer.data = runner;
-	runner->timer_ready = true;
+	runner->idle.data = runner;
+	runner->timers_ready = true;
 	return 0;
+}
+
+static void stop_timers(struct runner *runner)
+{
+	deadline_stop(&runner->deadline);
+	(void)uv_timer_stop(&runner->idle);
 }
 
 static void blame(struct runner *runner, enum runner_cause cause, const char *format, ...)
@@ -109,7 +119,7 @@ static void maybe_gone(struct runner *runner)
 		return;
 	runner->state = RUNNER_OFF;
 	runner->reply = NULL;
-	(void)uv_timer_stop(&runner->timer);
+	stop_timers(runner);
 	ft_inbox_free(&runner->inbox);
 	log_line(runner->log, cause == RUNNER_ASKED ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING,
 	        "runner gone kind=%s cause=%s: %s", runner->kind, runner_cause_word(cause), why.message);
@@ -151,19 +161,15 @@ void runner_kill(struct runner *runner, enum runner_cause cause, const char *for
 	va_end(arguments);
 	blame(runner, cause, "%s", text);
 	runner->state = RUNNER_ENDING;
-	(void)uv_timer_stop(&runner->timer);
+	stop_timers(runner);
 	kill_group(runner);
 	close_pipe(runner);
 }
 
-static void deadline_passed(uv_timer_t *timer)
+static void deadline_passed(void *data)
 {
-	struct runner *runner = timer->data;
+	struct runner *runner = data;
 
-	if (runner->ends_when_idle) {
-		runner_release(runner);
-		return;
-	}
 	if (runner->stage == STAGE_STOP)
 		runner_kill(runner, RUNNER_DIED, "it closed its socket and did not end within %.3g s",
 		        (double)runner->options->deadline_ns[STAGE_STOP] / 1e9);
@@ -175,20 +181,23 @@ static void deadline_passed(uv_timer_t *timer)
 
 void runner_expect(struct runner *runner, enum options_stage stage)
 {
-	uint64_t ms = (runner->options->deadline_ns[stage] + 999999) / 1000000;
-
 	runner->stage = stage;
-	runner->ends_when_idle = false;
-	(void)uv_timer_start(&runner->timer, deadline_passed, ms, 0);
+	(void)uv_timer_stop(&runner->idle);
+	deadline_start(&runner->deadline, (runner->options->deadline_ns[stage] + 999999) / 1000000);
+}
+
+static void idle_over(uv_timer_t *timer)
+{
+	runner_release(timer->data);
 }
 
 void runner_rest(struct runner *runner)
 {
 	if (runner->state != RUNNER_READY)
 		return;
-	runner->ends_when_idle = true;
+	deadline_stop(&runner->deadline);
 	(void)uv_timer_start(
-	        &runner->timer, deadline_passed, (runner->options->runner_idle_ns + 999999) / 1000000, 0);
+	        &runner->idle, idle_over, (runner->options->runner_idle_ns + 999999) / 1000000, 0);
 }
 
 void runner_release(struct runner *runner)
@@ -231,7 +240,7 @@ static void take_message(struct runner *runner, struct ft_view message)
 	runner_reply reply = runner->reply;
 
 	runner->reply = NULL;
-	(void)uv_timer_stop(&runner->timer);
+	stop_timers(runner);
 	if (envelope.error.data != NULL) {
 		struct ft_error failure;
 
@@ -546,8 +555,10 @@ void runner_start(struct runner *runner)
 
 void runner_close(struct runner *runner)
 {
-	if (runner->timer_ready && !uv_is_closing((uv_handle_t *)&runner->timer))
-		uv_close((uv_handle_t *)&runner->timer, NULL);
+	if (!runner->timers_ready || uv_is_closing((uv_handle_t *)&runner->idle))
+		return;
+	deadline_close(&runner->deadline);
+	uv_close((uv_handle_t *)&runner->idle, NULL);
 }
 
 uint64_t runner_pid(const struct runner *runner)

@@ -11,6 +11,7 @@
 
 #include <uv.h>
 
+#include "daemon/deadline.h"
 #include "daemon/log.h"
 #include "daemon/options.h"
 #include "proto/inbox.h"
@@ -49,11 +50,11 @@ struct runner {
 	enum runner_state state;
 	uv_process_t process;
 	uv_pipe_t pipe;
-	uv_timer_t timer; /* the deadline, or the idle time */
-	unsigned open;    /* handles of this start that are not closed yet */
+	struct deadline deadline; /* of the stage */
+	uv_timer_t idle;          /* until it is let go */
+	unsigned open;            /* handles of this start that are not closed yet */
 	bool reaped;
-	bool timer_ready;
-	bool ends_when_idle;      /* what the timer means */
+	bool timers_ready;
 	enum options_stage stage; /* whose deadline runs */
 	enum runner_cause cause;
 	bool blamed; /* cause and why are set */

@@ -28,6 +28,7 @@ enum {
 
 static void drained(struct server *server)
 {
+	deadline_close(&server->leaving);
 	if (!uv_is_closing((uv_handle_t *)&server->sweeper))
 		uv_close((uv_handle_t *)&server->sweeper, NULL);
 	session_common_free(&server->common);
@@ -87,7 +88,6 @@ static void session_message(void *data, struct session *session, const struct ft
 static void look_around(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
-	uint64_t now = uv_now(server->loop);
 	bool any = false;
 	struct session *next;
 
@@ -103,9 +103,11 @@ static void look_around(uv_timer_t *timer)
 			any = true;
 			continue;
 		}
-		if (session->partial_since_ms == 0)
+		if (session->partial == 0)
 			continue;
-		if (now > session->partial_since_ms + PARTIAL_MAX_MS) {
+		/* Counted in looks, which a loop that stood still does not catch up on: what came meanwhile is read
+		 * before the next. */
+		if (session->partial++ > PARTIAL_MAX_MS / SWEEP_MS) {
 			(void)ft_fail(&error, FT_E_TIMEOUT, "a message was not whole after %d s",
 			        PARTIAL_MAX_MS / 1000);
 			session_refuse(session, 0, &error);
@@ -128,7 +130,7 @@ static void session_batch_end(void *data, struct session *session)
 	struct server *server = data;
 
 	server->events->batch_end(server->data, session);
-	if (session->partial_since_ms != 0)
+	if (session->partial != 0)
 		start_sweeper(server);
 }
 
@@ -401,6 +403,8 @@ static uint32_t clients_that_fit(const struct options *options)
 	return (uint32_t)(options->clients_max < room ? options->clients_max : room);
 }
 
+static void leave(void *data);
+
 int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
         const struct access *access, int descriptor, const struct server_events *events, void *data,
         struct ft_error *error)
@@ -427,6 +431,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot use the socket: %s", uv_strerror(status));
 	(void)uv_timer_init(loop, &server->sweeper);
+	(void)deadline_init(&server->leaving, loop, leave, server);
 	(void)uv_timer_init(loop, &server->breath);
 	(void)uv_timer_init(loop, &server->thrift);
 	server->polled = true;
@@ -463,9 +468,9 @@ static void close_listener(struct server *server)
 }
 
 /* One that does not read must not hold up the end. */
-static void leave(uv_timer_t *timer)
+static void leave(void *data)
 {
-	struct server *server = timer->data;
+	struct server *server = data;
 
 	for (struct session *session = server->first; session != NULL; session = session->next)
 		session_close(session);
@@ -494,7 +499,7 @@ void server_stop(struct server *server)
 	if (server->count == 0)
 		drained(server);
 	else
-		(void)uv_timer_start(&server->sweeper, leave, LEAVE_MS, 0);
+		deadline_start(&server->leaving, LEAVE_MS);
 }
 
 void server_free(struct server *server)

@@ -6,6 +6,7 @@
 #define FLYTUNE_DAEMON_SERVER_H
 
 #include "daemon/options.h"
+#include "daemon/deadline.h"
 #include "daemon/places.h"
 #include "daemon/session.h"
 
@@ -31,10 +32,10 @@ struct server {
 	uint64_t device, inode; /* of that file */
 	int reserve;            /* a descriptor to be given up, so that the one too many can be told why */
 	uv_poll_t poll;
-	uv_timer_t breath; /* runs while nothing can be accepted */
-	uv_timer_t thrift; /* runs once after many have left */
-	uv_timer_t
-	        sweeper; /* runs only while a session has half a message, or asks nothing more; then until the end */
+	uv_timer_t breath;  /* runs while nothing can be accepted */
+	uv_timer_t thrift;  /* runs once after many have left */
+	uv_timer_t sweeper; /* runs only while a session has half a message, or asks nothing more */
+	struct deadline leaving;
 	bool polled; /* the handles above are open */
 	bool stopping;
 	struct session *first;

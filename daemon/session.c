@@ -312,9 +312,9 @@ static void take_messages(struct session *session)
 	/* The age of half a message counts from its first bytes, so that one sent drop by drop has an end
 	 * too. */
 	if (ft_inbox_idle(&session->inbox) || owed(session) > OUT_PAUSE)
-		session->partial_since_ms = 0;
-	else if (session->partial_since_ms == 0 || handled > 0)
-		session->partial_since_ms = uv_now(session->pipe.loop) + 1;
+		session->partial = 0;
+	else if (session->partial == 0 || handled > 0)
+		session->partial = 1;
 	session->events->batch_end(session->data, session);
 	session->handling = false;
 	session_flush(session);

@@ -79,9 +79,9 @@ struct session {
 	bool greeted; /* said hello */
 	bool placed;  /* has one of the places of its user; the server's */
 	bool watching;
-	bool subscribed;           /* stays for what it is told of */
-	uint64_t watched_job;      /* 0: all */
-	uint64_t partial_since_ms; /* loop time at which half a message came; 0: none is waiting */
+	bool subscribed;      /* stays for what it is told of */
+	uint64_t watched_job; /* 0: all */
+	unsigned partial;     /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;
 	struct transfer *transfer;     /* an import under way; the requests' to free */
 	struct subscriber *subscriber; /* NULL: it subscribed to nothing; the requests' to free */

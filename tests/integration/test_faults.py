@@ -175,6 +175,30 @@ def test_a_runner_struck_from_outside_costs_one_config(daemons, runner, blow):
     assert daemon.status()["runner_restarts"] >= 1
 
 
+@pytest.mark.parametrize("stage", ["build", "measure"])
+def test_a_machine_that_stood_still_costs_no_config(daemons, stage):
+    """Past every deadline; the daemon goes on before its runner has said anything, as it may."""
+    daemon = daemons(arguments=[word for name in ("build", "verify", "measure", "start") for word in ("--deadline", f"{name}=1")])
+    daemon.start()
+    with daemon.peer() as peer:
+        job = peer.call("tune", kernel="rmsnorm", problem=problem(m=4096, n=4096))["job"]
+        peer.call("watch", job=job)
+        peer.event(lambda event: event.get("stage") == stage)
+        stopped = [*daemon.runner_pids(), daemon.pid]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        harness.until(lambda: time.monotonic() > began + 3, "the deadlines are over")
+        os.kill(daemon.pid, signal.SIGCONT)
+        # It runs, and has nothing to read.
+        harness.until(lambda: daemon.lookup()["source"] == "default", "the daemon is back")
+        for pid in stopped[:-1]:
+            os.kill(pid, signal.SIGCONT)
+        assert peer.call("wait", job=job)["state"] == "done"
+    assert not [trial for trial in daemon.trials(m=4096, n=4096) if trial["status"] == "timeout"]
+    assert daemon.status()["runner_restarts"] == 0
+
+
 def test_a_runner_that_never_works_fails_the_job_and_not_the_daemon(daemons, runner):
     runner.write("at sweep exit 1")
     daemon = daemons(runner, arguments=DEADLINES).start()

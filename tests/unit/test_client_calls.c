@@ -3,10 +3,12 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- a daemon that is there ---- */
@@ -398,9 +400,46 @@ static void a_forced_sweep_that_takes_too_long_is_marked(void **state)
 	flytune_close(client);
 }
 
+/* ---- a caller that stood still ---- */
+
+static enum fake_act hold_lookup(struct fake_session *session, const struct ft_envelope *request, void *data)
+{
+	(void)data;
+	if (strcmp(request->method, "lookup") == 0)
+		fake_wait_gate(session->fake);
+	return FAKE_USUAL;
+}
+
+static void what_was_answered_while_the_caller_stood_still_is_read(void **state)
+{
+	struct flytune_answer answer;
+	int status;
+	pid_t child;
+
+	(void)state;
+	fake.hook = hold_lookup;
+	fake_listen(&fake);
+	child = fork();
+	if (child == 0) {
+		flytune_client *client = open_client(WAIT_MS);
+
+		_exit(look_up(client, 7, &answer, NULL) == FLYTUNE_OK && answer.flags == 0 ? 0 : 1);
+	}
+	fake_await_arrivals(&fake, 1);
+	assert_int_equal(kill(child, SIGSTOP), 0);
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	if (!WIFSTOPPED(status)) /* a machine so busy that its time was over by now: nothing is shown */
+		return;
+	fake_open_gate(&fake);
+	poll(NULL, 0, 2 * WAIT_MS); /* past the caller's deadline */
+	assert_int_equal(kill(child, SIGCONT), 0);
+	await_child(child);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        ROW(what_was_answered_while_the_caller_stood_still_is_read),
 	        ROW(an_answer_is_the_daemons),
 	        ROW(lists_and_status_are_read_whole),
 	        ROW(a_refusal_comes_through_whole_and_costs_no_connection),

@@ -694,7 +694,7 @@ static void what_is_dropped_is_shown_as_slower_than_the_band(void **state)
 static void the_only_one_left_is_told_from_the_only_one_that_is_fast(void **state)
 {
 	static struct race race;
-	const double slower[3] = {0, 0.1, 0.2};
+	const double slower[CONFIGS] = {0, 0.1, 0.2};
 	(void)state;
 	race_start(&race, 3, 0);
 	race_round(&race, slower, 0.001);
