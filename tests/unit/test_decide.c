@@ -663,7 +663,7 @@ static void what_is_dropped_is_shown_as_slower_than_the_band(void **state)
 	unsigned drops = 0;
 	(void)state;
 	for (uint64_t seed = 1; seed <= RACES; seed++) {
-		double slower[16], beside[16];
+		double slower[CONFIGS] = {0}, beside[CONFIGS] = {0};
 		race_start(&race, 16, seed % 16);
 		race.random = seed * 7919;
 		for (size_t i = 0; i < race.count; i++)
