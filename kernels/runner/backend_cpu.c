@@ -67,6 +67,7 @@ struct batch {
 /* What is timed with. It outlives a sweep: inputs are ordinary elements from end to end, whatever rows a problem
  * makes of them, and nothing reads the outputs. */
 struct arena {
+	char *pattern; /* of a piece of the inputs */
 	char *memory;
 	size_t room; /* bytes of inputs, and as many of outputs behind them */
 	size_t size; /* as mapped */
@@ -116,6 +117,7 @@ struct cpu {
 	uint64_t *hash; /* of the verified input, a piece each */
 	size_t pieces;
 	uint64_t weight_hash;
+	bool launched; /* something ran since input and weight were compared last */
 	uint64_t seed;
 	struct ft_clock clock;
 	uint64_t floor_ps; /* an empty launch */
@@ -391,14 +393,14 @@ static void poison(struct cpu *cpu, char *array)
 	in_parallel(cpu, cpu->pieces, poison_block, &blocks);
 }
 
-/* The first piece of an arena, to all the others; and outputs that are there. */
+/* The pattern to all pieces of an arena's inputs, where it is not there yet or no longer; and outputs that are there. */
 static void spread_piece(void *context, size_t index)
 {
 	const struct arena *arena = context;
 	size_t offset = index * PIECE;
-	if (offset > 0 && offset < arena->room)
-		memcpy(arena->memory + offset, arena->memory, PIECE);
-	else if (offset >= arena->room)
+	if (offset < arena->room && memcmp(arena->memory + offset, arena->pattern, PIECE) != 0)
+		memcpy(arena->memory + offset, arena->pattern, PIECE);
+	else if (offset >= arena->room && !arena->filled)
 		memset(arena->memory + offset, 0,
 		        arena->size - offset > PIECE ? PIECE : arena->size - offset);
 }
@@ -518,7 +520,8 @@ static void free_arena(struct arena *arena)
 {
 	if (arena->memory)
 		munmap(arena->memory, arena->size);
-	arena->memory = NULL;
+	free(arena->pattern);
+	arena->pattern = arena->memory = NULL;
 	arena->room = arena->size = 0;
 	arena->filled = false;
 }
@@ -531,22 +534,25 @@ static int prepare_arena(struct cpu *cpu, struct ft_error *error)
 	if (!arena->memory || arena->room < wanted || arena->room / 2 > wanted + HUGE_PAGE) {
 		free_arena(arena);
 		size_t room = (wanted + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+		arena->pattern = malloc(PIECE);
+		if (!arena->pattern)
+			return ft_fail(error, FT_E_MEMORY, "no memory for the arrays to time with");
 		arena->memory = map_memory(2 * room + PAGE, error);
 		if (!arena->memory)
 			return -1;
 		arena->room = room;
 		arena->size = 2 * room + PAGE;
 	}
-	if (arena->filled && arena->dtype == cpu->problem.dtype)
-		return 0;
+	const bool usable = arena->filled && arena->dtype == cpu->problem.dtype;
 	uint64_t state = mix(~cpu->seed);
-	for (size_t i = 0; i < PIECE / cpu->extent.element; i++)
-		store_element(
-		        cpu->problem.dtype, arena->memory + i * cpu->extent.element, uniform(mix(state + i)));
+	for (size_t i = 0; i < PIECE / cpu->extent.element && !usable; i++)
+		store_element(cpu->problem.dtype, arena->pattern + i * cpu->extent.element,
+		        uniform(mix(state + i)));
+	/* One that served before may have been written to by what it served. */
 	in_parallel(cpu, (arena->size + PIECE - 1) / PIECE, spread_piece, arena);
 	arena->dtype = cpu->problem.dtype;
 	arena->filled = true;
-	arena->made++;
+	arena->made += !usable;
 	return 0;
 }
 
@@ -763,39 +769,41 @@ static int check_output(struct cpu *cpu, const char *out, size_t m, double *larg
 	return 0;
 }
 
+/* 1 and an error if input or weight are not what they were; then they are made anew, so that nobody else is held against
+ * what one config did to them. */
 static int check_inputs(struct cpu *cpu, struct ft_error *error)
 {
 	struct blocks blocks = {
 	        .from = verified_in(cpu) - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
+	const char *what = NULL;
 	in_parallel(cpu, cpu->pieces, check_block, &blocks);
-	if (atomic_load(&blocks.changed)) {
-		ft_fail(error, FT_E_BAD_VALUE, "it changed its input");
-		return 1;
-	}
-	if (XXH3_64bits(cpu->weight, cpu->weight_size) != cpu->weight_hash) {
-		ft_fail(error, FT_E_BAD_VALUE, "it changed its weight");
-		return 1;
-	}
-	return 0;
+	if (atomic_load(&blocks.changed))
+		what = "input";
+	else if (XXH3_64bits(cpu->weight, cpu->weight_size) != cpu->weight_hash)
+		what = "weight";
+	cpu->launched = false;
+	if (!what)
+		return 0;
+	fill_all(cpu);
+	ft_fail(error, FT_E_BAD_VALUE, "it changed its %s", what);
+	return 1;
 }
 
-static int cpu_verify(struct ft_backend *backend, size_t index, double *largest, struct ft_error *error)
+/* Right if the whole output is, and some rows of it in place: what lies in the way of reading before writing shows in any. */
+static int check_launches(struct cpu *cpu, size_t index, double *largest, struct ft_error *error)
 {
-	struct cpu *cpu = self_of(backend);
 	const size_t m = cpu->problem.m;
+	const size_t few = m < IN_PLACE_ROWS ? m : IN_PLACE_ROWS;
 	char *in = verified_in(cpu);
 	char *out = verified_out(cpu);
-	*largest = 0;
 	poison(cpu, out - GUARD);
+	cpu->launched = true;
 	uint64_t began = ft_clock_ns();
 	launch(cpu, index, in, out, m);
 	note_work(cpu, began);
 	int result = check_output(cpu, out, m, largest, error);
 	if (result != 0)
 		return result;
-
-	/* In place, some rows: what lies in the way of reading before writing shows in any. */
-	size_t few = m < IN_PLACE_ROWS ? m : IN_PLACE_ROWS;
 	for (size_t row = 0; row < few; row++)
 		memcpy(out + row * cpu->extent.stride, in + row * cpu->extent.stride, cpu->extent.row);
 	launch(cpu, index, out, out, few);
@@ -804,9 +812,21 @@ static int cpu_verify(struct ft_backend *backend, size_t index, double *largest,
 		char message[sizeof(error->message)];
 		snprintf(message, sizeof(message), "%s", error->message);
 		ft_fail(error, FT_E_BAD_VALUE, "in place: %s", message);
-		return result;
 	}
-	result = check_inputs(cpu, error);
+	return result;
+}
+
+static int cpu_verify(struct ft_backend *backend, size_t index, double *largest, struct ft_error *error)
+{
+	struct cpu *cpu = self_of(backend);
+	*largest = 0;
+	/* What timed launches did to it is not known to be this one's doing. */
+	if (cpu->launched)
+		(void)check_inputs(cpu, NULL);
+	int result = check_launches(cpu, index, largest, error);
+	/* An output that is wrong by a changed input is told as that. */
+	if (check_inputs(cpu, error) != 0)
+		result = 1;
 	if (result == 0 && cpu->warm_index == cpu->count)
 		cpu->warm_index = index;
 	return result;
@@ -822,6 +842,7 @@ static void empty_work(void *context, uint32_t worker)
 
 static void next_launch(struct cpu *cpu, size_t index)
 {
+	cpu->launched = true;
 	launch(cpu, index, timed_in(cpu, cpu->at), timed_out(cpu, cpu->at), cpu->problem.m);
 	cpu->at += cpu->step;
 	while (cpu->at >= cpu->sets)

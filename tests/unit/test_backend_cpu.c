@@ -87,6 +87,14 @@ static void changes_its_weight(
 		((float *)(uintptr_t)weight)[0] += 1;
 }
 
+/* Its output is right for neither what the input was nor what it is. */
+static void changes_its_input_and_is_wrong(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	changes_its_input(in, out, weight, n, scale, next_in);
+	((float *)out)[n - 1] = 2;
+}
+
 /* Right unless input and output are one. */
 static void reads_after_writing(
         const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
@@ -159,8 +167,9 @@ static void a_right_kernel_passes_and_every_kind_of_wrong_one_does_not(void **st
 	        {writes_past_the_row, 120, "between"},
 	        {writes_past_the_row, 101, "between"},
 	        {writes_before_the_row, 120, ""},
-	        {changes_its_input, 0, ""},
-	        {changes_its_weight, 0, ""},
+	        {changes_its_input, 0, "changed its input"},
+	        {changes_its_input_and_is_wrong, 0, "changed its input"},
+	        {changes_its_weight, 0, "changed its weight"},
 	        {reads_after_writing, 0, "in place"},
 	};
 	char message[320];
@@ -171,6 +180,54 @@ static void a_right_kernel_passes_and_every_kind_of_wrong_one_does_not(void **st
 		if (verify_with(wrong[i].scale, wrong[i].stride, message) != 1 ||
 		        !strstr(message, wrong[i].says))
 			fail_msg("wrong kernel %zu: \"%s\"", i, message);
+	}
+}
+
+/* Whoever spoils the arrays is blamed, and nobody who comes after: in verification, in launches that were timed, and in the
+ * sweep after that. */
+static void what_one_config_does_to_its_arrays_is_no_others_fault(void **state)
+{
+	static ft_rmsnorm_cpu_scale *const damage[] = {
+	        changes_its_input, changes_its_input_and_is_wrong, changes_its_weight};
+	struct ft_problem problem = problem_of(12, 100, "f32", 0);
+	/* What is timed has arrays of its own, or shares those that are verified with. */
+	static const uint64_t cap[] = {(uint64_t)8 << 20, 64 << 10};
+	struct ft_config config[2] = {config_of(1, 0, 0), config_of(1, 0, 0)};
+	(void)state;
+	ft_config_set(&config[1], "unroll", 4, NULL);
+	for (size_t i = 0; i < sizeof(damage) / sizeof(damage[0]) * 2; i++) {
+		struct ft_backend *backend = open_backend();
+		struct cpu *cpu = self_of(backend);
+		const struct ft_rmsnorm_cpu_rows *right = cpu->set;
+		struct ft_rmsnorm_cpu_rows broken = *right;
+		struct ft_error error = {0};
+		double largest;
+		uint64_t sample = 0;
+		right_scale = right->scale[FT_RMSNORM_F32][0][0];
+		broken.scale[FT_RMSNORM_F32][0][0] = damage[i / 2];
+		prepare(backend, &problem, config, 2, cap[i % 2]);
+		assert_int_equal(cpu->shared, i % 2);
+		cpu->set = &broken;
+		calls = 0;
+		assert_int_equal(backend->verify(backend, 0, &largest, &error), 1);
+		assert_non_null(strstr(error.message, "changed its"));
+		if (backend->verify(backend, 1, &largest, &error) != 0)
+			fail_msg("damage %zu: the innocent one: %s", i, error.message);
+		/* This time only after it was found right. */
+		cpu->set = right;
+		assert_int_equal(backend->verify(backend, 0, &largest, &error), 0);
+		cpu->set = &broken;
+		calls = 0;
+		for (size_t samples = 0; samples<3; samples += sample> 0)
+			assert_int_equal(backend->measure(backend, 0, &sample, &error), 0);
+		if (backend->verify(backend, 1, &largest, &error) != 0)
+			fail_msg("damage %zu when timed: the innocent one: %s", i, error.message);
+		backend->finish(backend);
+		prepare(backend, &problem, config, 2, cap[i % 2]);
+		for (size_t at = 0; !cpu->shared && at < cpu->arena.room; at += PIECE)
+			assert_memory_equal(cpu->arena.memory + at, cpu->arena.pattern, PIECE);
+		backend->finish(backend);
+		close_backend(backend);
 	}
 }
 
@@ -380,6 +437,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_right_kernel_passes_and_every_kind_of_wrong_one_does_not),
+	        cmocka_unit_test(what_one_config_does_to_its_arrays_is_no_others_fault),
 	        cmocka_unit_test(plans_that_come_to_the_same_have_one_hash),
 	        cmocka_unit_test(a_sample_is_the_time_of_one_launch),
 	        cmocka_unit_test(sweeps_of_one_process_share_arrays),
