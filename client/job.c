@@ -7,6 +7,7 @@
 #include "client/answer.h"
 #include "client/list.h"
 #include "client/outcome.h"
+#include "client/problem.h"
 #include "client/sized.h"
 #include "client/values.h"
 
@@ -35,7 +36,7 @@ enum flytune_state job_state(const char *word)
 	return FLYTUNE_STATE_UNKNOWN;
 }
 
-void job_show(const struct ft_job *job, struct flytune_job *shown)
+void job_show(const struct ft_job *job, const char *store, struct flytune_job *shown)
 {
 	memset(shown, 0, sizeof *shown);
 	shown->size = sizeof *shown;
@@ -61,6 +62,30 @@ void job_show(const struct ft_job *job, struct flytune_job *shown)
 	        job->cause[0] != '\0' ? job->cause
 	                : job->check  ? "check"
 	                              : "user");
+	snprintf(shown->store, sizeof shown->store, "%s", store);
+}
+
+void job_name(struct flytune_job *job, const flytune_problem *problem, uint64_t number, const char *store)
+{
+	flytune_job_init(job);
+	job->job = number;
+	snprintf(job->store, sizeof job->store, "%s", store);
+	memcpy(job->kernel, problem->kernel, sizeof job->kernel);
+	job->field_count = values_show(&problem->whole, job->field);
+}
+
+bool job_request(const struct flytune_job *named, struct ft_job_request *request)
+{
+	struct flytune_job job;
+
+	*request = (struct ft_job_request){0};
+	if (named == NULL)
+		return true;
+	if (!sized_in(&job, sizeof job, named))
+		return false;
+	request->job = job.job;
+	snprintf(request->store, sizeof request->store, "%.36s", job.store);
+	return true;
 }
 
 /* ---- tune ---- */
@@ -84,9 +109,11 @@ static int read_tuned(struct ft_view body, const struct connection *connection, 
 }
 
 enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *problem,
-        const struct flytune_tune_options *given, uint64_t *job, struct flytune_answer *answer,
+        const struct flytune_tune_options *given, struct flytune_job *job, struct flytune_answer *answer,
         struct flytune_error *out)
 {
+	struct flytune_job named;
+	uint64_t number;
 	struct flytune_tune_options options;
 	struct ft_tune_request request = {0};
 	struct connection *connection;
@@ -97,6 +124,8 @@ enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *pr
 	flytune_tune_options_init(&options);
 	if (given != NULL && !sized_in(&options, sizeof options, given))
 		return outcome_unsized(out, "flytune_tune_options");
+	if (sized_length(job) < sizeof job->size)
+		return outcome_unsized(out, "flytune_job");
 	if (answer != NULL && sized_length(answer) < sizeof answer->size)
 		return outcome_unsized(out, "flytune_answer");
 	if (client_device(client, options.device, request.device, &error) != 0)
@@ -111,22 +140,28 @@ enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *pr
 	code = client_ask(client, "tune", &ft_tune_request_message, &request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;
-	if (read_tuned(reply.body, connection, job, answer, &error) != 0) {
+	if (read_tuned(reply.body, connection, &number, answer, &error) != 0) {
 		client_drop(client, connection, NULL);
 		return outcome(out, &error);
 	}
+	/* The store of the daemon that acknowledged it. */
+	job_name(&named, problem, number, connection->hello.store);
 	client_give(client, connection);
+	sized_out(job, &named, sizeof named);
 	return FLYTUNE_OK;
 }
 
-enum flytune_code flytune_cancel(flytune_client *client, uint64_t job_number, struct flytune_error *out)
+enum flytune_code flytune_cancel(
+        flytune_client *client, const struct flytune_job *job, struct flytune_error *out)
 {
-	struct ft_job_request request = {.job = job_number};
+	struct ft_job_request request;
 	struct connection *connection;
 	struct ft_envelope reply;
-	enum flytune_code code =
-	        client_ask(client, "cancel", &ft_job_request_message, &request, &connection, &reply, out);
+	enum flytune_code code;
 
+	if (!job_request(job, &request))
+		return outcome_unsized(out, "flytune_job");
+	code = client_ask(client, "cancel", &ft_job_request_message, &request, &connection, &reply, out);
 	if (code == FLYTUNE_OK)
 		client_give(client, connection);
 	return code;
@@ -145,23 +180,25 @@ static int read_job(struct ft_view data, void *element, struct ft_error *error)
 
 	if (ft_decode(&ft_job_message, data, &job, error) != 0)
 		return -1;
-	job_show(&job, element);
+	job_show(&job, "", element);
 	return 0;
 }
 
-enum flytune_code flytune_jobs(
-        flytune_client *client, uint64_t job_number, flytune_job_list **list, struct flytune_error *out)
+enum flytune_code flytune_jobs(flytune_client *client, const struct flytune_job *job, flytune_job_list **list,
+        struct flytune_error *out)
 {
-	struct ft_job_request request = {.job = job_number};
+	struct ft_job_request request;
 	struct connection *connection;
 	struct ft_envelope reply;
 	struct ft_jobs_reply jobs;
 	struct ft_error error;
 	void *array = NULL;
 	flytune_job_list *made;
-	enum flytune_code code =
-	        client_ask(client, "jobs", &ft_job_request_message, &request, &connection, &reply, out);
+	enum flytune_code code;
 
+	if (!job_request(job, &request))
+		return outcome_unsized(out, "flytune_job");
+	code = client_ask(client, "jobs", &ft_job_request_message, &request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;
 	made = calloc(1, sizeof *made);
@@ -174,6 +211,8 @@ enum flytune_code flytune_jobs(
 		return outcome(out, &error);
 	}
 	made->job = array;
+	for (size_t i = 0; i < made->count; i++)
+		snprintf(made->job[i].store, sizeof made->job[i].store, "%s", connection->hello.store);
 	client_give(client, connection);
 	*list = made;
 	return FLYTUNE_OK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/job.h"
 #include "client/outcome.h"
 #include "client/sized.h"
 
@@ -216,6 +217,7 @@ void lookup_sweep_begin(const struct lookup *lookup, struct lookup_sweep *sweep)
 {
 	flytune_client *client = lookup->client;
 	struct flytune_tune_options options;
+	struct flytune_job job;
 
 	*sweep = (struct lookup_sweep){0};
 	pthread_mutex_lock(&client->lock);
@@ -228,10 +230,14 @@ void lookup_sweep_begin(const struct lookup *lookup, struct lookup_sweep *sweep)
 	flytune_tune_options_init(&options);
 	options.device = lookup->key.device[0] == '\0' ? NULL : lookup->key.device;
 	options.force = 1;
-	if (flytune_tune(client, lookup->key.problem, &options, &sweep->job, NULL, NULL) != FLYTUNE_OK) {
+	flytune_job_init(&job);
+	if (flytune_tune(client, lookup->key.problem, &options, &job, NULL, NULL) != FLYTUNE_OK) {
 		sweep->failed = true;
 		set_forced(client, lookup->key.hash, FORCED_NEW);
+		return;
 	}
+	sweep->job = job.job;
+	snprintf(sweep->store, sizeof sweep->store, "%.36s", job.store);
 }
 
 /* Another thread sweeps this very problem, or another place of the same list: its end is ours. */
@@ -251,7 +257,7 @@ static bool await_other(flytune_client *client, uint64_t hash, uint64_t deadline
 bool lookup_sweep_end(const struct lookup *lookup, const struct lookup_sweep *sweep, uint64_t deadline)
 {
 	flytune_client *client = lookup->client;
-	struct flytune_job ended;
+	struct flytune_job job;
 	uint64_t now = clock_now();
 	bool done = sweep->job == 0;
 
@@ -259,11 +265,11 @@ bool lookup_sweep_end(const struct lookup *lookup, const struct lookup_sweep *sw
 		return await_other(client, lookup->key.hash, deadline);
 	if (sweep->state != FORCED_NEW || sweep->failed)
 		return sweep->state == FORCED_DONE;
-	flytune_job_init(&ended);
+	job_name(&job, lookup->key.problem, sweep->job, sweep->store);
 	if (!done && now < deadline)
-		done = flytune_wait(client, sweep->job, (int64_t)((deadline - now) / CLOCK_MS), NULL, NULL,
-		               &ended, NULL, NULL) == FLYTUNE_OK &&
-		        ended.state == FLYTUNE_STATE_DONE;
+		done = flytune_wait(client, &job, (int64_t)((deadline - now) / CLOCK_MS), NULL, NULL, NULL,
+		               NULL) == FLYTUNE_OK &&
+		        job.state == FLYTUNE_STATE_DONE;
 	/* Once it was asked for, it is not asked for again: it goes on without us. */
 	set_forced(client, lookup->key.hash, FORCED_DONE);
 	return done;

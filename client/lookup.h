@@ -27,8 +27,9 @@ int lookup_ask(struct lookup *lookup, struct ft_error *error);
 
 /* FLYTUNE_AUTOTUNE=1: the full sweep of a problem, once a client. */
 struct lookup_sweep {
-	enum forced_state state; /* as it was when it was asked for: FORCED_NEW is ours */
-	uint64_t job;            /* 0: there is nothing to wait for */
+	enum forced_state state;  /* as it was when it was asked for: FORCED_NEW is ours */
+	uint64_t job;             /* 0: there is nothing to wait for */
+	char store[FT_UUID_SIZE]; /* that gave the job its number */
 	bool failed;
 };
 /* Has it queued, unless that was done before. Does not wait for a sweep. */

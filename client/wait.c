@@ -50,48 +50,74 @@ static int on_notice(void *data, const struct ft_envelope *notice)
 	return listener->events(listener->data, &shown);
 }
 
-static enum call_result watch(struct connection *connection, uint64_t job, uint64_t deadline,
-        struct listener *listener, struct ft_error *error)
+static enum call_result watch(struct connection *connection, const struct ft_job_request *request,
+        uint64_t deadline, struct listener *listener, struct ft_error *error)
 {
-	struct ft_job_request request = {.job = job};
 	struct ft_envelope reply;
 
-	return connection_call(connection, "watch", &ft_job_request_message, &request, deadline, on_notice,
+	return connection_call(connection, "watch", &ft_job_request_message, request, deadline, on_notice,
 	        listener, &reply, error);
 }
 
+static bool same_value(const struct flytune_value *a, const struct flytune_value *b)
+{
+	return strcmp(a->name, b->name) == 0 && strcmp(a->text, b->text) == 0 && a->number == b->number;
+}
+
+/* Whether a job is of the problem that was asked for. A store that was put back from a copy keeps its name and gives the
+ * same numbers again. */
+static bool is_of(const struct flytune_job *job, const struct flytune_job *asked)
+{
+	uint32_t found = 0;
+
+	if (asked->kernel[0] == '\0')
+		return true;
+	for (uint32_t i = 0; i < asked->field_count && i < FLYTUNE_FIELDS_MAX; i++) {
+		for (uint32_t j = 0; j < job->field_count; j++)
+			found += same_value(&job->field[j], &asked->field[i]);
+	}
+	return strcmp(job->kernel, asked->kernel) == 0 && found == asked->field_count;
+}
+
 static enum call_result read_ended(struct ft_view body, const struct connection *connection,
-        struct flytune_job *job, struct flytune_answer *answer, struct ft_error *error)
+        const struct flytune_job *asked, struct flytune_job *job, struct flytune_answer *answer,
+        struct ft_error *error)
 {
 	struct ft_job ended;
 
 	if (ft_decode(&ft_job_message, body, &ended, error) != 0)
 		return CALL_LOST;
+	job_show(&ended, connection->hello.store, job);
+	if (!is_of(job, asked)) {
+		ft_fail(error, FT_E_UNKNOWN_JOB, "job %llu is of another problem than was asked for",
+		        (unsigned long long)asked->job);
+		return CALL_REFUSED;
+	}
 	if (ended.answer.data != NULL && answer_read(ended.answer, connection, answer, NULL, error) != 0)
 		return CALL_LOST;
-	job_show(&ended, job);
 	return CALL_DONE;
 }
 
 /* One connection's worth of waiting. */
-static enum call_result wait_once(flytune_client *client, uint64_t number, uint64_t deadline,
+static enum call_result wait_once(flytune_client *client, const struct flytune_job *asked, uint64_t deadline,
         struct listener *listener, struct flytune_job *job, struct flytune_answer *answer,
         struct ft_error *error)
 {
-	struct ft_job_request request = {.job = number};
+	struct ft_job_request request;
 	struct connection *connection;
 	struct ft_envelope reply;
 	enum call_result result = client_take_own(client, deadline, &connection, error);
 
 	if (result != CALL_DONE)
 		return result;
+	(void)job_request(asked, &request);
 	if (listener->events != NULL)
-		result = watch(connection, number, deadline, listener, error);
+		result = watch(connection, &request, deadline, listener, error);
 	if (result == CALL_DONE)
 		result = connection_call(connection, "wait", &ft_job_request_message, &request, deadline,
 		        listener->events != NULL ? on_notice : NULL, listener, &reply, error);
 	if (result == CALL_DONE)
-		result = read_ended(reply.body, connection, job, answer, error);
+		result = read_ended(reply.body, connection, asked, job, answer, error);
 	if (result == CALL_DONE || result == CALL_REFUSED)
 		client_give(client, connection);
 	else
@@ -107,18 +133,17 @@ static enum flytune_code stopped(struct flytune_error *out)
 	return outcome(out, &error);
 }
 
-enum flytune_code flytune_wait(flytune_client *client, uint64_t job_number, int64_t timeout_ms,
-        flytune_event_fn events, void *data, struct flytune_job *job, struct flytune_answer *answer,
-        struct flytune_error *out)
+enum flytune_code flytune_wait(flytune_client *client, struct flytune_job *job, int64_t timeout_ms,
+        flytune_event_fn events, void *data, struct flytune_answer *answer, struct flytune_error *out)
 {
 	struct listener listener = {.events = events, .data = data};
 	uint64_t deadline = clock_after(timeout_ms);
 	uint64_t lost_at = 0;
-	struct flytune_job ended;
+	struct flytune_job asked, ended;
 	struct flytune_answer known;
 	struct ft_error error;
 
-	if (job != NULL && sized_length(job) < sizeof job->size)
+	if (!sized_in(&asked, sizeof asked, job))
 		return outcome_unsized(out, "flytune_job");
 	if (answer != NULL && sized_length(answer) < sizeof answer->size)
 		return outcome_unsized(out, "flytune_answer");
@@ -127,10 +152,9 @@ enum flytune_code flytune_wait(flytune_client *client, uint64_t job_number, int6
 		uint64_t began = clock_now();
 
 		client_enter(client);
-		switch (wait_once(client, job_number, deadline, &listener, &ended, &known, &error)) {
+		switch (wait_once(client, &asked, deadline, &listener, &ended, &known, &error)) {
 		case CALL_DONE:
-			if (job != NULL)
-				sized_out(job, &ended, sizeof ended);
+			sized_out(job, &ended, sizeof ended);
 			if (answer != NULL && ended.state == FLYTUNE_STATE_DONE)
 				sized_out(answer, &known, sizeof known);
 			return FLYTUNE_OK;
@@ -150,21 +174,25 @@ enum flytune_code flytune_wait(flytune_client *client, uint64_t job_number, int6
 	}
 }
 
-enum flytune_code flytune_watch(flytune_client *client, uint64_t job_number, int64_t timeout_ms,
+enum flytune_code flytune_watch(flytune_client *client, const struct flytune_job *job, int64_t timeout_ms,
         flytune_event_fn events, void *data, struct flytune_error *out)
 {
 	struct listener listener = {.events = events, .data = data};
 	uint64_t deadline = clock_after(timeout_ms);
-	struct flytune_event begin = {.size = sizeof begin, .job = job_number, .event = "watching"};
+	struct flytune_event begin = {.size = sizeof begin, .event = "watching"};
+	struct ft_job_request request;
 	struct connection *connection;
 	struct ft_error error;
 	enum call_result result;
 
+	if (!job_request(job, &request))
+		return outcome_unsized(out, "flytune_job");
+	begin.job = request.job;
 	client_enter(client);
 	result = client_take_own(client, deadline, &connection, &error);
 	if (result != CALL_DONE)
 		return outcome(out, &error);
-	result = watch(connection, job_number, deadline, &listener, &error);
+	result = watch(connection, &request, deadline, &listener, &error);
 	if (result == CALL_DONE)
 		result = events(data, &begin) != 0
 		        ? CALL_STOPPED

@@ -335,13 +335,30 @@ static void job_told(void *data, const struct ft_job *job, const struct ft_error
 	pending_free(pending);
 }
 
+/* Numbers come again in another store: one that was given by another, before the state directory was changed or rescued,
+ * says nothing here. */
+static int check_origin(
+        const struct requests *requests, const struct ft_job_request *request, struct ft_error *error)
+{
+	const char *store = store_uuid(requests->store);
+
+	if (request->store[0] == '\0' || strcmp(request->store, store) == 0)
+		return 0;
+	(void)ft_fail_field(error, FT_E_UNKNOWN_JOB, "store", request->store, store);
+	(void)snprintf(error->message, sizeof(error->message),
+	        "job %" PRIu64 " is of another store: %s gave it its number, and this daemon has %s",
+	        request->job, error->value, store);
+	return -1;
+}
+
 /* Decodes a job request; with `needed`, a job must be named. */
-static bool read_job_request(struct session *session, const struct ft_envelope *envelope, bool needed,
-        struct ft_job_request *request)
+static bool read_job_request(const struct requests *requests, struct session *session,
+        const struct ft_envelope *envelope, bool needed, struct ft_job_request *request)
 {
 	struct ft_error error;
 
-	if (ft_decode(&ft_job_request_message, envelope->body, request, &error) == 0) {
+	if (ft_decode(&ft_job_request_message, envelope->body, request, &error) == 0 &&
+	        check_origin(requests, request, &error) == 0) {
 		if (request->job != 0 || !needed)
 			return true;
 		(void)ft_fail_field(&error, FT_E_BAD_REQUEST, "job", "absent", "the number of a job");
@@ -359,7 +376,7 @@ static void until_ended(
 	struct ft_error error;
 	int status;
 
-	if (!read_job_request(session, envelope, true, &request))
+	if (!read_job_request(requests, session, envelope, true, &request))
 		return;
 	pending = pending_new(session, envelope->id, &error);
 	if (pending == NULL) {
@@ -393,7 +410,7 @@ static void method_cancel(
 	struct ft_error error;
 	int64_t owner;
 
-	if (!read_job_request(session, envelope, true, &request))
+	if (!read_job_request(requests, session, envelope, true, &request))
 		return;
 	/* Of one's own jobs it needs no more than to tune does. */
 	owner = queue_owner(requests->queue, request.job);
@@ -412,7 +429,7 @@ static void method_jobs(
 	struct ft_writer writer;
 	struct ft_error error;
 
-	if (!read_job_request(session, envelope, false, &request))
+	if (!read_job_request(requests, session, envelope, false, &request))
 		return;
 	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
 	if (queue_write(requests->queue, request.job, &writer, &error) != 0) {
@@ -433,8 +450,7 @@ static void method_watch(
 	struct ft_job_request request;
 	struct ft_empty reply = {.ok = true};
 
-	(void)requests;
-	if (!read_job_request(session, envelope, false, &request))
+	if (!read_job_request(requests, session, envelope, false, &request))
 		return;
 	session->watching = true;
 	session->watched_job = request.job;

@@ -115,8 +115,9 @@ FT_DECLARE_MESSAGE(tune_request, FT_TUNE_REQUEST)
 	F(RAW, answer, 0, FT_OPTIONAL)  /* answer, if nothing had to be done */
 FT_DECLARE_MESSAGE(tune_reply, FT_TUNE_REPLY)
 
-#define FT_JOB_REQUEST(F) \
-	F(UINT, job, 0, FT_OPTIONAL) /* wait, cancel, jobs, watch; absent: all, where that makes sense */
+#define FT_JOB_REQUEST(F)                                                                                 \
+	F(UINT, job, 0, FT_OPTIONAL) /* wait, cancel, jobs, watch; absent: all, where that makes sense */ \
+	F(TEXT, store, FT_UUID_SIZE, FT_OPTIONAL) /* that gave the job its number; any other is refused */
 FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 
 #define FT_JOB(F)                                                                                         \

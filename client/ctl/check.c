@@ -47,16 +47,14 @@ static enum ctl_exit check(struct ctl *ctl, const flytune_problem *problem, cons
 	struct flytune_answer answer;
 	struct flytune_error error;
 	struct flytune_job job;
-	uint64_t number;
 
 	flytune_tune_options_init(&options);
 	flytune_answer_init(&answer);
 	flytune_job_init(&job);
 	options.device = device;
 	options.check = 1;
-	if (flytune_tune(ctl->client, problem, &options, &number, NULL, &error) != FLYTUNE_OK ||
-	        flytune_wait(ctl->client, number, FLYTUNE_FOREVER, NULL, NULL, &job, &answer, &error) !=
-	                FLYTUNE_OK)
+	if (flytune_tune(ctl->client, problem, &options, &job, NULL, &error) != FLYTUNE_OK ||
+	        flytune_wait(ctl->client, &job, FLYTUNE_FOREVER, NULL, NULL, &answer, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (!ctl->json)
 		print_text(problem, &job, &answer);

@@ -55,14 +55,15 @@ static enum ctl_exit run_jobs(struct ctl *ctl, int count, char **words)
 {
 	flytune_job_list *list;
 	struct flytune_error error;
-	uint64_t number = 0;
+	struct flytune_job job;
 	int failed = 0;
 
 	if (count > 1)
 		return ctl_usage(&command_jobs, "'%s' is not understood", words[1]);
-	if (count == 1 && !job_number_read(words[0], &number))
+	flytune_job_init(&job);
+	if (count == 1 && !job_number_read(words[0], &job.job))
 		return ctl_usage(&command_jobs, "'%s' is no job's number", words[0]);
-	if (flytune_jobs(ctl->client, number, &list, &error) != FLYTUNE_OK)
+	if (flytune_jobs(ctl->client, count == 1 ? &job : NULL, &list, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
 		failed = print_json(list);
@@ -80,14 +81,14 @@ const struct command command_jobs = {
 };
 
 /* How a job ended that was to be cancelled: it may have been over before. */
-static const char *ended_as(struct ctl *ctl, uint64_t number)
+static const char *ended_as(struct ctl *ctl, const struct flytune_job *cancelled)
 {
 	const char *word = flytune_state_word(FLYTUNE_STATE_CANCELLED);
 	struct flytune_error error;
 	struct flytune_job job;
 	flytune_job_list *list;
 
-	if (flytune_jobs(ctl->client, number, &list, &error) != FLYTUNE_OK)
+	if (flytune_jobs(ctl->client, cancelled, &list, &error) != FLYTUNE_OK)
 		return word; /* forgotten meanwhile */
 	flytune_job_init(&job);
 	if (flytune_job_list_get(list, 0, &job))
@@ -99,27 +100,28 @@ static const char *ended_as(struct ctl *ctl, uint64_t number)
 static enum ctl_exit run_cancel(struct ctl *ctl, int count, char **words)
 {
 	struct flytune_error error;
+	struct flytune_job job;
 	const char *state;
-	uint64_t number;
 	bool was;
 
 	if (count != 1)
 		return ctl_usage(&command_cancel, "cancel needs the number of one job");
-	if (!job_number_read(words[0], &number))
+	flytune_job_init(&job);
+	if (!job_number_read(words[0], &job.job))
 		return ctl_usage(&command_cancel, "'%s' is no job's number", words[0]);
-	if (flytune_cancel(ctl->client, number, &error) != FLYTUNE_OK)
+	if (flytune_cancel(ctl->client, &job, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
-	state = ended_as(ctl, number);
+	state = ended_as(ctl, &job);
 	was = strcmp(state, flytune_state_word(FLYTUNE_STATE_CANCELLED)) == 0;
 	if (ctl->json)
-		return json_print(json_pack("{s:I, s:s, s:o}", "job", (json_int_t)number, "state", state,
-		               "cancelled", was ? json_integer((json_int_t)number) : json_null())) != 0
+		return json_print(json_pack("{s:I, s:s, s:o}", "job", (json_int_t)job.job, "state", state,
+		               "cancelled", was ? json_integer((json_int_t)job.job) : json_null())) != 0
 		        ? CTL_FAILED
 		        : CTL_DONE;
 	if (was)
-		printf("job %" PRIu64 " is cancelled; what it measured is kept\n", number);
+		printf("job %" PRIu64 " is cancelled; what it measured is kept\n", job.job);
 	else
-		printf("job %" PRIu64 " had ended already: %s\n", number, state);
+		printf("job %" PRIu64 " had ended already: %s\n", job.job, state);
 	return CTL_DONE;
 }
 

@@ -15,9 +15,8 @@
 /* One problem on its way. */
 struct tuned {
 	const flytune_problem *problem;
-	uint64_t number; /* of the job; 0: there was a winner already */
-	bool ended;      /* else only queued */
-	struct flytune_job job;
+	bool ended;                   /* else only queued */
+	struct flytune_job job;       /* its number is 0: there was a winner already */
 	struct flytune_answer answer; /* once there is a winner */
 	uint64_t trials;
 };
@@ -33,7 +32,7 @@ struct tuning {
 
 static bool has_answer(const struct tuned *tuned)
 {
-	return tuned->number == 0 || (tuned->ended && tuned->job.state == FLYTUNE_STATE_DONE);
+	return tuned->job.job == 0 || (tuned->ended && tuned->job.state == FLYTUNE_STATE_DONE);
 }
 
 static bool has_failed(const struct tuned *tuned)
@@ -59,11 +58,11 @@ static json_t *json_tuned(const struct tuned *tuned)
 		json_object_set_new(object, "reason", json_string(tuned->job.reason));
 	}
 	json_object_set_new(
-	        object, "job", tuned->number == 0 ? json_null() : json_integer((json_int_t)tuned->number));
+	        object, "job", tuned->job.job == 0 ? json_null() : json_integer((json_int_t)tuned->job.job));
 	json_object_set_new(object, "state",
-	        json_string(tuned->ended || tuned->number == 0
+	        json_string(tuned->ended || tuned->job.job == 0
 	                        ? flytune_state_word(
-	                                  tuned->number == 0 ? FLYTUNE_STATE_DONE : tuned->job.state)
+	                                  tuned->job.job == 0 ? FLYTUNE_STATE_DONE : tuned->job.state)
 	                        : "queued"));
 	json_object_set_new(object, "trials", json_integer((json_int_t)tuned->trials));
 	json_object_set_new(object, "sweep_s", json_real((double)tuned->job.sweep_ns / 1e9));
@@ -93,7 +92,7 @@ static void print_row(struct table *table, const struct tuned *tuned)
 		table_add(table, "%s", "");
 		table_add(table, "%s", tuned->ended ? flytune_state_word(tuned->job.state) : "queued");
 		table_add(table, "%s", "");
-		table_add(table, "job %" PRIu64 "%s%s", tuned->number,
+		table_add(table, "job %" PRIu64 "%s%s", tuned->job.job,
 		        tuned->job.reason[0] == '\0' ? "" : ": ", tuned->job.reason);
 		return;
 	}
@@ -105,10 +104,10 @@ static void print_row(struct table *table, const struct tuned *tuned)
 		table_add(table, "%s", "");
 	table_add(table, "%s", flytune_source_word(answer->source));
 	table_add(table, "%s", tuned->job.sweep_ns == 0 ? "" : format_duration(tuned->job.sweep_ns, time));
-	if (tuned->number == 0)
+	if (tuned->job.job == 0)
 		table_add(table, "%s", "known already");
 	else
-		table_add(table, "job %" PRIu64, tuned->number);
+		table_add(table, "job %" PRIu64, tuned->job.job);
 }
 
 static void print_table(const struct tuning *tuning)
@@ -137,7 +136,7 @@ static void count_trials(struct tuning *tuning, struct tuned *tuned)
 	if (flytune_trials(tuning->ctl->client, tuned->problem, tuning->options.device, &list, NULL) !=
 	        FLYTUNE_OK)
 		return;
-	if (tuned->number != 0)
+	if (tuned->job.job != 0)
 		progress_complete(&tuning->progress, list);
 	if (tuned->trials == 0)
 		tuned->trials = flytune_trial_list_count(list);
@@ -152,11 +151,11 @@ static enum ctl_exit await(struct tuning *tuning, struct tuned *tuned)
 
 	if (!tuning->ctl->json)
 		printf("%s %s: job %" PRIu64 "\n", flytune_problem_kernel(tuned->problem),
-		        format_problem(tuned->problem, text), tuned->number);
+		        format_problem(tuned->problem, text), tuned->job.job);
 	fflush(stdout);
 	progress_begin(&tuning->progress, tuning->ctl->json);
-	code = flytune_wait(tuning->ctl->client, tuned->number, FLYTUNE_FOREVER,
-	        tuning->ctl->json ? NULL : on_event, &tuning->progress, &tuned->job, &tuned->answer, &error);
+	code = flytune_wait(tuning->ctl->client, &tuned->job, FLYTUNE_FOREVER,
+	        tuning->ctl->json ? NULL : on_event, &tuning->progress, &tuned->answer, &error);
 	if (code == FLYTUNE_OK) {
 		tuned->ended = true;
 		tuned->trials = tuned->job.trials;
@@ -166,7 +165,7 @@ static enum ctl_exit await(struct tuning *tuning, struct tuned *tuned)
 	if (code != FLYTUNE_OK)
 		return ctl_fail(tuning->ctl, &error);
 	if (has_failed(tuned))
-		fprintf(stderr, "flytunectl: job %" PRIu64 " %s%s%s\n", tuned->number,
+		fprintf(stderr, "flytunectl: job %" PRIu64 " %s%s%s\n", tuned->job.job,
 		        tuned->job.state == FLYTUNE_STATE_CANCELLED ? "was cancelled" : "failed",
 		        tuned->job.reason[0] == '\0' ? "" : ": ", tuned->job.reason);
 	return CTL_DONE;
@@ -183,14 +182,14 @@ static enum ctl_exit tune_all(struct tuning *tuning)
 
 		flytune_job_init(&tuned->job);
 		flytune_answer_init(&tuned->answer);
-		if (flytune_tune(tuning->ctl->client, tuned->problem, &tuning->options, &tuned->number,
+		if (flytune_tune(tuning->ctl->client, tuned->problem, &tuning->options, &tuned->job,
 		            &tuned->answer, &error) != FLYTUNE_OK)
 			return ctl_fail(tuning->ctl, &error);
 	}
 	for (size_t i = 0; i < tuning->count; i++) {
 		struct tuned *tuned = &tuning->tuned[i];
 
-		if (tuned->number == 0) {
+		if (tuned->job.job == 0) {
 			count_trials(tuning, tuned);
 			continue;
 		}

@@ -15,9 +15,9 @@ enum { PAUSE_FIRST_MS = 50, PAUSE_LAST_MS = 1000 };
 
 struct watch {
 	struct ctl *ctl;
-	uint64_t only; /* this job's; 0: all */
-	bool once;     /* ends with the daemon */
-	bool here;     /* the daemon is watched */
+	struct flytune_job only; /* number 0: all */
+	bool once;               /* ends with the daemon */
+	bool here;               /* the daemon is watched */
 	bool was_here;
 	enum ctl_exit ended; /* of the one job */
 	bool terminal;       /* the job that runs has a line of its own under the others, redrawn in place */
@@ -34,9 +34,10 @@ static const char *label_of(const struct watch *watch, uint64_t number, char tex
 	char problem[FORMAT_LONG_SIZE];
 
 	text[0] = '\0';
-	if (flytune_jobs(watch->ctl->client, number, &list, NULL) != FLYTUNE_OK)
-		return text;
 	flytune_job_init(&job);
+	job.job = number;
+	if (flytune_jobs(watch->ctl->client, &job, &list, NULL) != FLYTUNE_OK)
+		return text;
 	if (flytune_job_list_get(list, 0, &job))
 		snprintf(text, FORMAT_LONG_SIZE, "  %s %.900s on %s", job.kernel,
 		        format_values(job.field, job.field_count, problem), job.device);
@@ -149,7 +150,7 @@ static int show_back(struct watch *watch)
 /* From here on nothing is missed. One job may have ended before: then no event will ever tell. */
 static int begin(struct watch *watch)
 {
-	struct flytune_event end = {.size = sizeof end, .job = watch->only, .event = "ended"};
+	struct flytune_event end = {.size = sizeof end, .job = watch->only.job, .event = "ended"};
 	flytune_job_list *list;
 	struct flytune_job job;
 	struct flytune_error error;
@@ -157,9 +158,9 @@ static int begin(struct watch *watch)
 	if (watch->was_here && show_back(watch) != 0)
 		return 1;
 	watch->here = watch->was_here = true;
-	if (watch->only == 0)
+	if (watch->only.job == 0)
 		return 0;
-	if (flytune_jobs(watch->ctl->client, watch->only, &list, &error) != FLYTUNE_OK) {
+	if (flytune_jobs(watch->ctl->client, &watch->only, &list, &error) != FLYTUNE_OK) {
 		/* One that is away again is met again. */
 		if (error.code != FLYTUNE_E_UNKNOWN_JOB)
 			return 0;
@@ -169,6 +170,8 @@ static int begin(struct watch *watch)
 	flytune_job_init(&job);
 	(void)flytune_job_list_get(list, 0, &job);
 	flytune_job_list_free(list);
+	/* From now on it is the job of this store: the daemon that comes next may have another. */
+	watch->only = job;
 	if (job.state < FLYTUNE_STATE_DONE)
 		return 0;
 	end.state = job.state;
@@ -190,7 +193,7 @@ static int on_event(void *data, const struct flytune_event *event)
 		return 1;
 	if (strcmp(event->event, "watching") == 0)
 		return begin(watch);
-	if (watch->only == 0 || strcmp(event->event, "ended") != 0)
+	if (watch->only.job == 0 || strcmp(event->event, "ended") != 0)
 		return 0;
 	watch->ended = exit_of_job(event->state);
 	return 1;
@@ -221,8 +224,8 @@ static enum flytune_code watch_all(struct watch *watch, struct flytune_error *er
 	int pause_ms = PAUSE_FIRST_MS;
 
 	for (;;) {
-		enum flytune_code code = flytune_watch(
-		        watch->ctl->client, watch->only, FLYTUNE_FOREVER, on_event, watch, error);
+		enum flytune_code code = flytune_watch(watch->ctl->client,
+		        watch->only.job != 0 ? &watch->only : NULL, FLYTUNE_FOREVER, on_event, watch, error);
 
 		if (code == FLYTUNE_OK || !watch->was_here || watch->once || !passes(code))
 			return code;
@@ -244,12 +247,13 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	struct flytune_error error;
 	enum flytune_code code;
 
+	flytune_job_init(&watch.only);
 	for (int i = 0; i < count; i++) {
 		if (strcmp(words[i], "--once") == 0)
 			watch.once = true;
-		else if (watch.only != 0)
+		else if (watch.only.job != 0)
 			return ctl_usage(&command_watch, "'%s' is not understood", words[i]);
-		else if (!job_number_read(words[i], &watch.only))
+		else if (!job_number_read(words[i], &watch.only.job))
 			return ctl_usage(&command_watch, "'%s' is no job's number", words[i]);
 	}
 	watch.terminal = !ctl->json && progress_terminal();

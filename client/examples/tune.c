@@ -21,17 +21,17 @@ static int on_event(void *data, const struct flytune_event *event)
 static enum flytune_code tune(flytune_client *client, const flytune_problem *problem,
         struct flytune_answer *answer, struct flytune_error *error)
 {
-	struct flytune_job ended;
-	uint64_t job;
-	enum flytune_code code = flytune_tune(client, problem, NULL, &job, answer, error);
+	struct flytune_job job;
+	enum flytune_code code;
 
+	flytune_job_init(&job);
+	code = flytune_tune(client, problem, NULL, &job, answer, error);
 	/* Job 0: there is a winner already, and the answer has it. */
-	if (code != FLYTUNE_OK || job == 0)
+	if (code != FLYTUNE_OK || job.job == 0)
 		return code;
-	flytune_job_init(&ended);
-	code = flytune_wait(client, job, FLYTUNE_FOREVER, on_event, NULL, &ended, answer, error);
-	if (code == FLYTUNE_OK && ended.state != FLYTUNE_STATE_DONE)
-		printf("the job ended as %s: %s\n", flytune_state_word(ended.state), ended.reason);
+	code = flytune_wait(client, &job, FLYTUNE_FOREVER, on_event, NULL, answer, error);
+	if (code == FLYTUNE_OK && job.state != FLYTUNE_STATE_DONE)
+		printf("the job ended as %s: %s\n", flytune_state_word(job.state), job.reason);
 	return code;
 }
 

@@ -53,13 +53,13 @@ static void change(struct busy *busy, const flytune_problem *problem, unsigned t
 static void tune(struct busy *busy, const flytune_problem *problem)
 {
 	struct flytune_error error;
-	uint64_t job = 0;
+	struct flytune_job job;
 
+	flytune_job_init(&job);
 	told(busy, "tune", flytune_tune(busy->client, problem, NULL, &job, NULL, &error), &error);
-	if (job != 0)
+	if (job.job != 0)
 		told(busy, "wait",
-		        flytune_wait(busy->client, job, FLYTUNE_FOREVER, NULL, NULL, NULL, NULL, &error),
-		        &error);
+		        flytune_wait(busy->client, &job, FLYTUNE_FOREVER, NULL, NULL, NULL, &error), &error);
 }
 
 static void ask_how_it_is(struct busy *busy)

@@ -12,8 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define STORE "01234567-89ab-cdef-0123-456789abcdef"
-
 void fake_init(struct fake *fake)
 {
 	unsetenv("FLYTUNE_SOCKET");
@@ -343,12 +341,17 @@ static void answer_subscribe(struct fake_session *session, const struct ft_envel
 	atomic_fetch_add(&session->fake->subscribes, 1);
 }
 
-static void fill_job(struct ft_job *job, const char *state)
+/* Whole, as flytune_tune names it. */
+static void fill_job(struct ft_job *job, uint64_t number, const char *state)
 {
 	memset(job, 0, sizeof *job);
-	job->job = 42;
+	job->job = number;
 	snprintf(job->kernel, sizeof job->kernel, "rmsnorm");
-	ft_problem_set_number(&job->problem, "m", 64, NULL);
+	ft_problem_set_number(
+	        &job->problem, "m", number < FAKE_JOBS ? 64 : (int64_t)(number - FAKE_JOBS), NULL);
+	ft_problem_set_number(&job->problem, "n", 4096, NULL);
+	ft_problem_set_number(&job->problem, "row_stride", 4096, NULL);
+	ft_problem_set_text(&job->problem, "weight_dtype", "bf16", NULL);
 	ft_problem_set_text(&job->problem, "dtype", "bf16", NULL);
 	snprintf(job->device, sizeof job->device, "cpu:0");
 	snprintf(job->state, sizeof job->state, "%s", state);
@@ -368,7 +371,9 @@ static void answer_tune(struct fake_session *session, const struct ft_envelope *
 	ft_decode(&ft_tune_request_message, request->body, &tune, NULL);
 	ft_writer_init_growing(&writer, 1 << 20);
 	if (tune.force) {
-		reply.job = 42;
+		const struct ft_field *m = ft_problem_find(&tune.problem, "m");
+
+		reply.job = FAKE_JOBS + (uint64_t)(m != NULL ? m->number : 0);
 	} else {
 		fake_answer(&tune.problem, "", &answer);
 		ft_encode(&writer, &ft_answer_message, &answer);
@@ -406,9 +411,11 @@ static void answer_wait(struct fake_session *session, const struct ft_envelope *
 	struct ft_job job;
 	struct ft_answer answer;
 	struct ft_writer writer;
+	struct ft_job_request asked;
 
 	atomic_fetch_add(&session->fake->waits, 1);
-	fill_job(&job, "done");
+	assert_int_equal(ft_decode(&ft_job_request_message, request->body, &asked, NULL), 0);
+	fill_job(&job, asked.job, "done");
 	fake_answer(&job.problem, "", &answer);
 	ft_writer_init_growing(&writer, 1 << 20);
 	ft_encode(&writer, &ft_answer_message, &answer);
@@ -434,7 +441,7 @@ static void answer_jobs(struct fake_session *session, const struct ft_envelope *
 	struct ft_jobs_reply reply;
 	struct ft_writer writer;
 
-	fill_job(&job, "running");
+	fill_job(&job, 42, "running");
 	reply.jobs = list_of(&writer, 3, &ft_job_message, &job);
 	fake_reply(session, request->id, &ft_jobs_reply_message, &reply);
 	ft_writer_free(&writer);
@@ -462,7 +469,7 @@ static void answer_status(struct fake_session *session, const struct ft_envelope
 	struct ft_status_reply status = {.server = "fake",
 	        .protocol = 1,
 	        .pid = 1,
-	        .store = STORE,
+	        .store = FAKE_STORE,
 	        .generation = 7,
 	        .state_dir = "/state",
 	        .answers = 3};
@@ -487,7 +494,7 @@ static void answer_status(struct fake_session *session, const struct ft_envelope
 
 static void answer_hello(struct fake_session *session, const struct ft_envelope *request)
 {
-	struct ft_hello_reply hello = {.protocol = 1, .server = "fake", .store = STORE, .generation = 7};
+	struct ft_hello_reply hello = {.protocol = 1, .server = "fake", .store = FAKE_STORE, .generation = 7};
 
 	struct ft_hello_request asked;
 	struct ft_writer writer;

@@ -15,8 +15,11 @@ enum {
 	FAKE_CONNECTIONS_MAX = 4096,
 	FAKE_M_REFUSED = 131313,     /* a lookup of such an m is a bad_value */
 	FAKE_M_UNAVAILABLE = 141414, /* and of this one unavailable */
-	FAKE_M_MISS = 151515         /* this one has the default for its answer */
+	FAKE_M_MISS = 151515,        /* this one has the default for its answer */
+	FAKE_JOBS = 1000             /* the job of an m is this + m; one of a lesser number is of m=64 */
 };
+
+#define FAKE_STORE "01234567-89ab-cdef-0123-456789abcdef"
 
 struct fake;
 

@@ -66,7 +66,7 @@ int main()
 	int events = 0;
 	flytune_job job;
 	flytune_job_init(&job);
-	fine = check(flytune_watch(client, 0, 10, count_events, &events, &error) == FLYTUNE_E_AWAY,
+	fine = check(flytune_watch(client, &job, 10, count_events, &events, &error) == FLYTUNE_E_AWAY,
 	               "nothing to watch") &&
 	        check(std::strcmp(flytune_code_word(error.code), "daemon_away") == 0, "codes have words") &&
 	        fine;

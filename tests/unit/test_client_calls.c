@@ -59,14 +59,16 @@ static void lists_and_status_are_read_whole(void **state)
 	flytune_device_init(&device);
 	flytune_status_init(&status);
 	flytune_trials_info_init(&info);
-	assert_int_equal(flytune_jobs(client, 0, &jobs, NULL), FLYTUNE_OK);
+	assert_int_equal(flytune_jobs(client, NULL, &jobs, NULL), FLYTUNE_OK);
 	assert_int_equal(flytune_job_list_count(jobs), 3);
 	assert_true(flytune_job_list_get(jobs, 2, &job));
 	assert_false(flytune_job_list_get(jobs, 3, &job));
 	assert_int_equal(job.job, 42);
+	assert_string_equal(job.store, FAKE_STORE);
 	assert_int_equal(job.state, FLYTUNE_STATE_RUNNING);
-	assert_int_equal(job.field_count, 2);
-	assert_string_equal(job.field[1].text, "bf16");
+	assert_int_equal(job.field_count, 5);
+	assert_string_equal(job.field[4].name, "dtype");
+	assert_string_equal(job.field[4].text, "bf16");
 	flytune_job_list_free(jobs);
 	assert_int_equal(flytune_trials(client, problem, NULL, &trials, NULL), FLYTUNE_OK);
 	assert_int_equal(flytune_trial_list_count(trials), 12);
@@ -86,7 +88,7 @@ static void lists_and_status_are_read_whole(void **state)
 	assert_string_equal(device.id, "cpu:0");
 	flytune_device_list_free(devices);
 	assert_int_equal(flytune_status(client, &status, NULL, NULL), FLYTUNE_OK);
-	assert_int_equal(flytune_cancel(client, 42, NULL), FLYTUNE_OK);
+	assert_int_equal(flytune_cancel(client, &job, NULL), FLYTUNE_OK);
 	flytune_job_list_free(NULL);
 	flytune_trial_list_free(NULL);
 	flytune_device_list_free(NULL);
@@ -105,6 +107,7 @@ static enum fake_act refuse(struct fake_session *session, const struct ft_envelo
 static void a_refusal_comes_through_whole_and_costs_no_connection(void **state)
 {
 	flytune_client *client;
+	struct flytune_job job = {.size = sizeof job, .job = 1};
 	struct flytune_answer answer;
 	struct flytune_error error;
 
@@ -120,7 +123,7 @@ static void a_refusal_comes_through_whole_and_costs_no_connection(void **state)
 		assert_string_equal(error.value, "this");
 		assert_string_equal(error.bound, "that");
 	}
-	assert_int_equal(flytune_cancel(client, 1, &error), FLYTUNE_E_BAD_VALUE);
+	assert_int_equal(flytune_cancel(client, &job, &error), FLYTUNE_E_BAD_VALUE);
 	assert_int_equal(flytune_ping(client, &error), FLYTUNE_OK);
 	assert_int_equal(atomic_load(&fake.accepted), 1);
 	flytune_close(client);
@@ -240,6 +243,7 @@ static void answers_given_before_stay_valid(void **state)
 
 static void a_restart_between_two_calls_is_not_noticed(void **state)
 {
+	struct flytune_job job = {.size = sizeof job, .job = 1};
 	flytune_client *client;
 	struct flytune_answer answer;
 
@@ -251,7 +255,7 @@ static void a_restart_between_two_calls_is_not_noticed(void **state)
 			assert_int_equal(look_up(client, 1000, &answer, NULL), FLYTUNE_OK);
 		assert_int_equal(look_up(client, m, &answer, NULL), FLYTUNE_OK);
 		assert_served(&answer, m);
-		assert_int_equal(flytune_cancel(client, 1, NULL), FLYTUNE_OK);
+		assert_int_equal(flytune_cancel(client, &job, NULL), FLYTUNE_OK);
 		fake_stop(&fake);
 	}
 	flytune_close(client);

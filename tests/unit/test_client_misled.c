@@ -222,17 +222,18 @@ static void a_reply_without_its_members_is_an_error(void **state)
 	struct flytune_answer answer;
 	struct flytune_status status;
 	struct flytune_error error;
-	uint64_t job;
+	struct flytune_job job;
 
 	(void)state;
 	fake.hook = answer_empty;
 	fake_listen(&fake);
 	client = open_client(PATIENT_MS);
+	flytune_job_init(&job);
 	flytune_status_init(&status);
 	assert_int_not_equal(flytune_status(client, &status, &devices, &error), FLYTUNE_OK);
 	assert_int_not_equal(flytune_devices(client, &devices, &error), FLYTUNE_OK);
 	assert_int_not_equal(flytune_trials(client, problem, NULL, &trials, &error), FLYTUNE_OK);
-	assert_int_not_equal(flytune_jobs(client, 0, &jobs, &error), FLYTUNE_OK);
+	assert_int_not_equal(flytune_jobs(client, NULL, &jobs, &error), FLYTUNE_OK);
 	assert_int_not_equal(flytune_tune(client, problem, NULL, &job, NULL, &error), FLYTUNE_OK);
 	assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
 	assert_alone(&answer);

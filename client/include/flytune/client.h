@@ -370,28 +370,6 @@ FLYTUNE_API void flytune_unsubscribe(flytune_subscription *subscription);
 
 /* ---------------------------------------------------------------- jobs */
 
-struct flytune_tune_options {
-	size_t size;
-	const char *device; /* NULL: the client's */
-	int force;          /* not 0: sweep again although there is a winner */
-	int32_t priority;   /* -100 to 100, higher first */
-	int64_t budget_ms;  /* of measuring; 0: the daemon's */
-	int check; /* not 0: time the winner beside the default, and sweep again only if it no longer holds */
-};
-
-static inline void flytune_tune_options_init(struct flytune_tune_options *options)
-{
-	memset(options, 0, sizeof *options);
-	options->size = sizeof *options;
-}
-
-/* Asks for a sweep and returns once that is durable, without waiting for it. *job is its number; many who ask
- * for the same problem share one. *job is 0 if there is a winner already; then `answer`, unless NULL, is
- * filled in. */
-FLYTUNE_API enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *problem,
-        const struct flytune_tune_options *options, uint64_t *job, struct flytune_answer *answer,
-        struct flytune_error *error);
-
 enum flytune_state {
 	FLYTUNE_STATE_UNKNOWN = 0,
 	FLYTUNE_STATE_QUEUED = 1,
@@ -410,9 +388,13 @@ struct flytune_value {
 	int64_t number;
 };
 
+/* A job, and what the calls below take to know which one is meant. Its number alone says little, since another store
+ * gives the same ones: where `store` is set, a daemon that has another store refuses the call with
+ * FLYTUNE_E_UNKNOWN_JOB. Of a number that a person told, set `job` and nothing else: it is a job of whatever store the
+ * daemon has. */
 struct flytune_job {
 	size_t size;
-	uint64_t job;
+	uint64_t job; /* its number; 0: none */
 	enum flytune_state state;
 	char stage[16]; /* while running: start, build, verify, measure, wait, confirm */
 	char kernel[FLYTUNE_NAME_SIZE];
@@ -432,6 +414,7 @@ struct flytune_job {
 	/* Why there is this job: user, check; or, in the background: miss (a lookup found nothing), upgrade (its result
 	 * is stale), grown (some of the space is new), busy (it was measured beside something else). */
 	char cause[16];
+	char store[40]; /* UUID of the store that gave it its number; "": not known */
 };
 
 static inline void flytune_job_init(struct flytune_job *job)
@@ -439,6 +422,28 @@ static inline void flytune_job_init(struct flytune_job *job)
 	memset(job, 0, sizeof *job);
 	job->size = sizeof *job;
 }
+
+struct flytune_tune_options {
+	size_t size;
+	const char *device; /* NULL: the client's */
+	int force;          /* not 0: sweep again although there is a winner */
+	int32_t priority;   /* -100 to 100, higher first */
+	int64_t budget_ms;  /* of measuring; 0: the daemon's */
+	int check; /* not 0: time the winner beside the default, and sweep again only if it no longer holds */
+};
+
+static inline void flytune_tune_options_init(struct flytune_tune_options *options)
+{
+	memset(options, 0, sizeof *options);
+	options->size = sizeof *options;
+}
+
+/* Asks for a sweep and returns once that is durable, without waiting for it. `job` is filled in with number, store and
+ * problem, for flytune_wait and the others; many who ask for the same problem share one. Its number is 0 if there is a
+ * winner already; then `answer`, unless NULL, is filled in. */
+FLYTUNE_API enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *problem,
+        const struct flytune_tune_options *options, struct flytune_job *job, struct flytune_answer *answer,
+        struct flytune_error *error);
 
 /* Something that happened to a job. The library makes it; it may grow at its end. */
 struct flytune_event {
@@ -464,33 +469,34 @@ typedef int (*flytune_event_fn)(void *data, const struct flytune_event *event);
 #define FLYTUNE_FOREVER ((int64_t)-1)
 
 /* Waits for a job to end, on a connection of its own. If the daemon goes away the wait goes on when it is
- * back, if that takes no more than 10 s. FLYTUNE_OK means that the job ended: job->state says how, and
- * `answer` is filled in if it is FLYTUNE_STATE_DONE. `events` (may be NULL) is called meanwhile; `job` and
- * `answer` may be NULL. After FLYTUNE_E_TIMEOUT the job goes on. */
-FLYTUNE_API enum flytune_code flytune_wait(flytune_client *client, uint64_t job_number, int64_t timeout_ms,
-        flytune_event_fn events, void *data, struct flytune_job *job, struct flytune_answer *answer,
+ * back, if that takes no more than 10 s. FLYTUNE_OK means that the job ended: `job` is filled in, job->state says how,
+ * and `answer` (may be NULL) is filled in if it is FLYTUNE_STATE_DONE. `events` (may be NULL) is called meanwhile. After
+ * FLYTUNE_E_TIMEOUT the job goes on. FLYTUNE_E_UNKNOWN_JOB where the daemon knows no such job, has another store than
+ * `job` says, or has another problem under its number. */
+FLYTUNE_API enum flytune_code flytune_wait(flytune_client *client, struct flytune_job *job,
+        int64_t timeout_ms, flytune_event_fn events, void *data, struct flytune_answer *answer,
         struct flytune_error *error);
 
-/* Reports the events of one job, or of all (0), on a connection of its own, until `events` returns non-zero
+/* Reports the events of one job, or of all (NULL), on a connection of its own, until `events` returns non-zero
  * (FLYTUNE_OK then), the time is over, or the daemon goes away. Before the first event it is called with one
  * whose name is "watching": from then on nothing is missed. */
-FLYTUNE_API enum flytune_code flytune_watch(flytune_client *client, uint64_t job_number, int64_t timeout_ms,
-        flytune_event_fn events, void *data, struct flytune_error *error);
+FLYTUNE_API enum flytune_code flytune_watch(flytune_client *client, const struct flytune_job *job,
+        int64_t timeout_ms, flytune_event_fn events, void *data, struct flytune_error *error);
 
 /* Ends a job, for everybody who waits for it; what was measured stays. It is for the job's owner and administrators:
  * others get FLYTUNE_E_DENIED, and stop waiting by not calling flytune_wait. Returns once the job has ended; of one that
  * was over before it is no error, and flytune_jobs tells how it ended. */
 FLYTUNE_API enum flytune_code flytune_cancel(
-        flytune_client *client, uint64_t job_number, struct flytune_error *error);
+        flytune_client *client, const struct flytune_job *job, struct flytune_error *error);
 
 /* Lists are snapshots: made by a call, read by any thread, freed by you. _get returns 1 and fills in the
  * structure, whose size you set; 0 if there is no such element. */
 
 typedef struct flytune_job_list flytune_job_list;
 
-/* One job, or all that are remembered (0), oldest first. */
-FLYTUNE_API enum flytune_code flytune_jobs(
-        flytune_client *client, uint64_t job_number, flytune_job_list **list, struct flytune_error *error);
+/* One job, or all that are remembered (NULL), oldest first. */
+FLYTUNE_API enum flytune_code flytune_jobs(flytune_client *client, const struct flytune_job *job,
+        flytune_job_list **list, struct flytune_error *error);
 FLYTUNE_API size_t flytune_job_list_count(const flytune_job_list *list);
 FLYTUNE_API int flytune_job_list_get(const flytune_job_list *list, size_t index, struct flytune_job *job);
 FLYTUNE_API void flytune_job_list_free(flytune_job_list *list);

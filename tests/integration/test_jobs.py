@@ -1,0 +1,91 @@
+"""A job is its number in its store: another store gives the same numbers, and none is taken for the other."""
+import os
+import signal
+
+import pytest
+
+import harness
+from harness import problem, shape
+
+
+def kill_and_come_back(daemon, how):
+    """Kills it and starts it at the same socket; says whether its store is another one then."""
+    daemon.kill()
+    daemon.runner = None  # the real one, which is done soon
+    if how == "directory":
+        daemon.state = daemon.folder / "other"
+    elif how == "rescue":
+        os.truncate(daemon.state / "data.mdb", 4096)
+    daemon.start()
+    return how != "restart"
+
+
+@pytest.mark.parametrize("how", ["restart", "directory", "rescue"])
+def test_a_wait_goes_on_with_the_same_store_and_takes_no_other_for_it(daemons, runner, how):
+    gate = runner.gate("round")
+    runner.write(f"at round 1 once gate {gate}")
+    daemon = daemons(runner).start()
+    command = daemon.ctl_start("tune", *shape(m=64))
+    gate.arrived()
+    job = daemon.ctl("jobs").json["jobs"][0]["job"]
+    store = daemon.status()["store"]
+    # It looks again once the next daemon has tuned another problem, whose job may have the same number.
+    command.send_signal(signal.SIGSTOP)
+    other = kill_and_come_back(daemon, how)
+    assert daemon.tune(m=2)[0]["source"] == "tuned"
+    command.send_signal(signal.SIGCONT)
+    output, complaint = command.communicate(timeout=harness.DEADLINE)
+    if not other:
+        assert command.returncode == 0, complaint
+        answer = harness.json.loads(output)[0]
+        assert (answer["problem"]["m"], answer["job"], answer["source"]) == (64, job, "tuned")
+        return
+    assert store != daemon.status()["store"]
+    assert command.returncode == 1, f"{output}{complaint}"
+    assert f"job {job} is of another store" in complaint and store in complaint
+    listed = daemon.ctl("jobs").json["jobs"]
+    assert [each["problem"]["m"] for each in listed] == [2]
+    assert how == "rescue" or listed[0]["job"] == job, "the number came again"
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["same", "other"])
+def test_a_number_with_its_store_is_refused_by_another(daemons, runner, other):
+    daemon = daemons(runner).start()
+    store = daemon.status()["store"]
+    with daemon.peer() as peer:
+        job = peer.call("tune", kernel="rmsnorm", problem=problem(m=64))["job"]
+        peer.call("wait", job=job, store=store)
+    if kill_and_come_back(daemon, "directory" if other else "restart"):
+        daemon.tune(m=2)
+    with daemon.peer() as peer:
+        for method in ("wait", "cancel", "jobs", "watch"):
+            if not other:
+                peer.call(method, job=job, store=store)
+                continue
+            with pytest.raises(harness.RpcError) as refused:
+                peer.call(method, job=job, store=store)
+            assert refused.value.code == "unknown_job"
+            assert refused.value.error["field"] == "store" and refused.value.error["value"] == store
+            assert refused.value.error["bound"] == daemon.status()["store"]
+        # A number that a person typed means the store that is there.
+        assert peer.call("jobs", job=job)["jobs"][0]["problem"]["m"] == (2 if other else 64)
+
+
+def test_a_watch_of_one_job_does_not_go_on_with_another_store(daemons, runner):
+    first, second = runner.gate("first"), runner.gate("second")
+    runner.write(f"at round 1 once gate {first}", f"at round 2 once gate {second}")
+    daemon = daemons(runner).start()
+    with daemon.peer() as peer:
+        job = peer.call("tune", kernel="rmsnorm", problem=problem(m=64))["job"]
+    first.arrived()
+    watch = daemon.ctl_start("watch", job)
+    assert harness.json.loads(watch.stdout.readline())["event"] == "watching"
+    first.release()
+    second.arrived()
+    # By its first event it has asked what the job is.
+    assert harness.json.loads(watch.stdout.readline())["job"] == job
+    kill_and_come_back(daemon, "directory")
+    assert daemon.tune(m=2)[0]["source"] == "tuned"
+    output, complaint = watch.communicate(timeout=harness.DEADLINE)
+    assert watch.returncode not in (0, 4), output
+    assert "another store" in complaint
