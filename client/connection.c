@@ -99,6 +99,8 @@ static enum call_result late(struct ft_error *error)
 
 static enum call_result connect_failed(struct ft_error *error, int number, const char *path)
 {
+	struct stat file;
+
 	switch (number) {
 	case ENOENT:
 	case ENOTDIR:
@@ -109,10 +111,14 @@ static enum call_result connect_failed(struct ft_error *error, int number, const
 		return CALL_LOST;
 	case EACCES:
 	case EPERM:
-		ft_fail(error, FT_E_AWAY,
-		        "the socket %s may not be used by this user: members of the "
-		        "group flytune may",
-		        path);
+		if (stat(path, &file) == 0)
+			ft_fail(error, FT_E_AWAY,
+			        "user %u may not use the socket %s: it is of user %u and group %u, mode %04o",
+			        (unsigned)geteuid(), path, (unsigned)file.st_uid, (unsigned)file.st_gid,
+			        (unsigned)file.st_mode & 07777);
+		else
+			ft_fail(error, FT_E_AWAY, "user %u may not enter the folder of the socket %s",
+			        (unsigned)geteuid(), path);
 		return CALL_LOST;
 	case EAGAIN:
 		ft_fail(error, FT_E_TIMEOUT, "flytuned took no connection in time on the socket %s", path);

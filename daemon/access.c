@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { GROUPS_USUAL = 64, GROUPS_MAX = 65536 };
@@ -93,18 +94,32 @@ int access_check(const struct access *access, enum access_level has, enum access
 	        user);
 }
 
-void access_explain(const struct access *access, char *text, size_t size)
+static void explain_socket(const struct access *access, const char *socket, char *text, size_t size)
+{
+	struct stat file;
+
+	if (stat(socket, &file) == 0)
+		(void)snprintf(text, size,
+		        "everybody who can open the socket, which is of user %u and group %u, mode %04o "
+		        "(there is no group %s)",
+		        (unsigned)file.st_uid, (unsigned)file.st_gid, (unsigned)file.st_mode & 07777,
+		        access->members.name);
+	else
+		(void)snprintf(text, size, "everybody who can open the socket (there is no group %s)",
+		        access->members.name);
+}
+
+void access_explain(const struct access *access, const char *socket, char *text, size_t size)
 {
 	const char *group = access->admins.name;
-	char members[128], admins[160], own[32] = "";
+	char members[160], admins[160], own[32] = "";
 
 	if (geteuid() != 0)
 		(void)snprintf(own, sizeof(own), " and user %u", (unsigned)geteuid());
 	if (access->members.known)
 		(void)snprintf(members, sizeof(members), "members of %s", access->members.name);
 	else
-		(void)snprintf(members, sizeof(members),
-		        "everybody who can open the socket (there is no group %s)", access->members.name);
+		explain_socket(access, socket, members, sizeof(members));
 	if (access->admins.known)
 		(void)snprintf(admins, sizeof(admins), "members of %s, root%s", group, own);
 	else

@@ -28,7 +28,8 @@ enum access_level access_of(const struct access *access, int descriptor, uint32_
 /* Fails, with what is missing, unless `has` is enough for `needs`. */
 int access_check(const struct access *access, enum access_level has, enum access_level needs,
         const char *method, uint32_t user, struct ft_error *error);
-/* For the status: who may do what on this host, in words. */
-void access_explain(const struct access *access, char *text, size_t size);
+/* For the status: who may do what on this host, in words. Without the members' group, who can open the socket is what its
+ * file says. */
+void access_explain(const struct access *access, const char *socket, char *text, size_t size);
 
 #endif

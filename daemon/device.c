@@ -573,7 +573,7 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 			return device;
 		if (device->state != DEVICE_ABSENT && length < sizeof(known))
 			length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",
-			        i > 0 ? ", " : "", device->shown.id);
+			        length > 0 ? ", " : "", device->shown.id);
 	}
 	(void)ft_fail_field(error, FT_E_UNKNOWN_DEVICE, "device", id,
 	        known[0] != '\0' ? known : "a device (there is none)");
@@ -582,6 +582,9 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 
 struct device_kernel *device_kernel_find(struct device *device, const char *name, struct ft_error *error)
 {
+	char bound[64];
+	size_t length;
+
 	for (uint32_t i = 0; i < device->kernel_count; i++) {
 		if (strcmp(device->kernel[i].schema.kernel, name) == 0)
 			return &device->kernel[i];
@@ -599,8 +602,14 @@ struct device_kernel *device_kernel_find(struct device *device, const char *name
 			return kernel;
 		}
 	}
-	(void)ft_fail_field(
-	        error, FT_E_UNKNOWN_KERNEL, "kernel", name, "a kernel of the device, such as rmsnorm");
+	(void)snprintf(bound, sizeof(bound), "a kernel of %s", device->shown.id);
+	length = strlen(bound);
+	for (uint32_t i = 0; i < device->kernel_count && length < sizeof(bound); i++)
+		length += (size_t)snprintf(bound + length, sizeof(bound) - length, "%s%s",
+		        i > 0 ? ", " : ": ", device->kernel[i].schema.kernel);
+	if (device->kernel_count == 0)
+		(void)snprintf(bound + length, sizeof(bound) - length, ", whose runner has none");
+	(void)ft_fail_field(error, FT_E_UNKNOWN_KERNEL, "kernel", name, bound);
 	return NULL;
 }
 

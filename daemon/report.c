@@ -197,7 +197,7 @@ void method_status(struct requests *requests, struct session *session, const str
 	memcpy(reply.degraded, facts.degraded, sizeof(reply.degraded));
 	(void)snprintf(
 	        reply.background, sizeof(reply.background), "%s", background_state(requests->background));
-	access_explain(requests->access, reply.access, sizeof(reply.access));
+	access_explain(requests->access, requests->options->socket, reply.access, sizeof(reply.access));
 	reply.stale_known = census_stale(&requests->census, &reply.stale);
 	reply.misses = requests->misses.asked;
 	memcpy(reply.config, requests->options->config, sizeof(reply.config));

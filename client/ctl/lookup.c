@@ -42,7 +42,7 @@ static void say_away(const struct ctl *ctl, const struct flytune_answer *answer)
 	struct flytune_error error;
 
 	if (flytune_ping(ctl->client, &error) != FLYTUNE_OK)
-		fprintf(stderr, "flytunectl: the daemon is away: %s\n", error.message);
+		fprintf(stderr, "flytunectl: the daemon cannot be asked: %s\n", error.message);
 	else
 		fprintf(stderr, "flytunectl: the daemon did not answer: %s\n", answer->reason);
 	fputs("flytunectl: the answer is what a program would use meanwhile\n", stderr);

@@ -125,6 +125,22 @@ def test_the_socket_belongs_to_the_group(daemons, runner):
     daemon.ctl("lookup", *shape(), prefix=someone(MEMBERS))
     done = daemon.ctl("lookup", *shape(), prefix=someone(), check=False)
     assert done.status == 3, "others cannot even connect"
+    for word in (f"user {NOBODY} may not use", f"group {grp.getgrnam(MEMBERS).gr_gid}", "mode 0660"):
+        assert word in done.complaint
+    assert "is away" not in done.complaint
+
+
+def test_without_the_group_the_status_says_who_can_open_the_socket(daemons, runner):
+    daemon = daemons(runner, arguments=["--group", "no-such-group"]).start()
+    facts = daemon.path.stat()
+    access = daemon.status()["access"]
+    assert f"of user {facts.st_uid} and group {facts.st_gid}, mode 0660" in access and "no-such-group" in access
+    daemon.short.chmod(0o755)
+    done = daemon.ctl("status", prefix=someone(), check=False)
+    assert done.status == 3 and f"user {NOBODY} may not use" in done.complaint
+    daemon.short.chmod(0o700)
+    done = daemon.ctl("status", prefix=someone(), check=False)
+    assert done.status == 3 and f"user {NOBODY} may not enter" in done.complaint
 
 
 def test_a_job_is_ended_by_its_owner_or_an_administrator(grouped):

@@ -70,6 +70,31 @@ def test_bad_usage_exits_2(daemon, words):
     assert done.complaint
 
 
+def test_only_devices_that_are_there_are_offered(daemons, runner):
+    """The kinds that the host has none of come first among all, and are no part of the list."""
+    daemon = daemons(runner, device="auto").start()
+    harness.until(lambda: "probing" not in {device["state"] for device in daemon.status()["devices"]}, "all are heard")
+    there = [device["id"] for device in daemon.status()["devices"] if device["state"] == "ready"]
+    done = daemon.ctl("lookup", *shape(), "--device", "gpu0", as_json=False, check=False)
+    assert done.status in (1, 2) and done.complaint.strip().endswith("it must be " + ", ".join(there)), done
+
+
+def test_a_kernel_that_the_device_lacks_is_refused_with_those_that_it_has(daemons, runner):
+    daemon = daemons(runner).start()
+    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    with daemon.peer() as peer, pytest.raises(harness.RpcError) as refusal:
+        peer.call("lookup", kernel="layernorm", problem=problem())
+    assert refusal.value.error["bound"] == "a kernel of cpu:0: rmsnorm"
+
+
+def test_a_runner_without_kernels_is_said_to_have_none(daemons, runner):
+    runner.write("at hello lie nokernel")
+    daemon = daemons(runner).start()
+    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    done = daemon.ctl("lookup", *shape(), as_json=False, check=False)
+    assert done.status in (1, 2) and "a kernel of cpu:0, whose runner has none" in done.complaint
+
+
 def test_an_unknown_job_is_said_so(daemon):
     done = daemon.ctl("cancel", 4711, check=False)
     assert done.status == 1 and "4711" in done.complaint + done.output

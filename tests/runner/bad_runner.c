@@ -397,9 +397,13 @@ static void answer_hello(struct runner *self, const struct ft_envelope *request)
 		ft_write_array(&devices, 1);
 		ft_encode(&devices, &ft_runner_device_message, &device);
 	}
-	ft_write_array(&kernels, 1);
-	ft_schema_write(
-	        &kernels, ft_kernel_rmsnorm.schema(script->kind), "0123456789abcdef0123456789abcdef", NULL);
+	if (lies(self, "nokernel")) {
+		ft_write_array(&kernels, 0);
+	} else {
+		ft_write_array(&kernels, 1);
+		ft_schema_write(&kernels, ft_kernel_rmsnorm.schema(script->kind),
+		        "0123456789abcdef0123456789abcdef", NULL);
+	}
 	ft_write_array(&files, script->path ? 1 : 0);
 	if (script->path)
 		ft_write_text(&files, script->path);
