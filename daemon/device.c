@@ -460,6 +460,9 @@ static int slot_init(struct runner_slot *slot, struct devices *devices, int kind
 	slot->wanted = options_wants_kind(devices->options, options_kinds[kind]);
 	if (slot->wanted && access(path, X_OK) != 0)
 		(void)snprintf(slot->reason, sizeof(slot->reason), "no runner program %.200s", path);
+	if (slot->reason[0] != '\0')
+		log_line(devices->log, LOG_LEVEL_NOTICE, "no device kind=%s: %s", slot->runner.kind,
+		        slot->reason);
 	if (!slot->wanted || slot->reason[0] != '\0') {
 		conclude(slot);
 		return 0;

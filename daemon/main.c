@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/check.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/urgency.h"
@@ -137,6 +138,13 @@ static void stop(struct daemon *daemon)
 	maybe_close_store(daemon);
 }
 
+static void log_fault(void *data, const struct ft_error *fault)
+{
+	const struct log *log = data;
+
+	log_line(log, LOG_LEVEL_WARNING, "configuration: %s", fault->message);
+}
+
 /* Reads file and flags anew. With a fault in them, all stays as it was. */
 static void reload(struct daemon *daemon)
 {
@@ -155,6 +163,7 @@ static void reload(struct daemon *daemon)
 		options_reload(&daemon->options, fresh, rest, sizeof(rest));
 		daemon->log.level = daemon->options.log_level;
 		access_init(&daemon->access, &daemon->options);
+		(void)check_host(&daemon->options, log_fault, &daemon->log);
 		if (daemon->has_metrics)
 			metrics_file_configure(&daemon->metrics);
 		log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
@@ -506,6 +515,24 @@ static int check_store(const struct options *options)
 	return EXIT_SUCCESS;
 }
 
+static void print_fault(void *data, const struct ft_error *fault)
+{
+	(void)fprintf(stderr, "flytuned: %s%s\n", (const char *)data, fault->message);
+}
+
+static int check_config(struct options *options)
+{
+	char place[sizeof(options->config) + 4] = "";
+
+	if (options->config[0] != '\0')
+		(void)snprintf(place, sizeof(place), "%s: ", options->config);
+	if (check_host(options, print_fault, place) > 0)
+		return EXIT_BAD_USAGE;
+	(void)printf("%s: no fault found\n",
+	        options->config[0] != '\0' ? options->config : "no configuration file");
+	return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
 	struct daemon *daemon;
@@ -534,15 +561,15 @@ int main(int argc, char **argv)
 		free(daemon);
 		return status;
 	case OPTIONS_CHECK_CONFIG:
-		(void)printf("%s: no fault found\n",
-		        daemon->options.config[0] != '\0' ? daemon->options.config : "no configuration file");
+		status = check_config(&daemon->options);
 		free(daemon);
-		return EXIT_SUCCESS;
+		return status;
 	case OPTIONS_RUN:
 		break;
 	}
 	log_init(&daemon->log, daemon->options.log_level, log_waits, daemon);
 	access_init(&daemon->access, &daemon->options);
+	(void)check_host(&daemon->options, log_fault, &daemon->log);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store, as a full disk is */
 	(void)umask(0077);

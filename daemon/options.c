@@ -54,7 +54,7 @@ static const char usage[] =
         "  --history-answers N    of each problem that are kept longer than that (64)\n"
         "  --metrics-file FILE    keep a page of metrics there, for a textfile collector\n"
         "  --metrics-interval SECONDS  between two writes of it (15)\n"
-        "  --check-config         read the configuration, say what is wrong with it, and end\n"
+        "  --check-config         read the configuration, say what is wrong with it or missing, and end\n"
         "  --check-store          check the store in --state-dir, say what was found, and end\n"
         "  --help, --version\n";
 
@@ -265,6 +265,12 @@ static const struct setting settings[] = {
 };
 
 enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+_Static_assert(SETTINGS <= 64, "options.given has a bit for each");
+
+static uint64_t bit_of(const struct setting *setting)
+{
+	return UINT64_C(1) << (setting - settings);
+}
 
 /* `option` is what the operator called it. */
 static int apply(struct options *options, const struct setting *setting, const char *option,
@@ -272,6 +278,7 @@ static int apply(struct options *options, const struct setting *setting, const c
 {
 	void *at = (char *)options + setting->offset;
 
+	options->given |= bit_of(setting);
 	switch (setting->type) {
 	case TYPE_PATH:
 		return copy_text(option, value, "a path", at, setting->size, error);
@@ -317,6 +324,8 @@ int options_set(struct options *options, const char *section, const char *key, c
 	const struct setting *setting = find_setting(section, key);
 	const char *elsewhere = NULL;
 
+	if (setting != NULL && (options->given & bit_of(setting)) != 0)
+		return ft_fail(error, FT_E_BAD_VALUE, "%s is given twice in section [%s]", key, section);
 	if (setting != NULL)
 		return apply(options, setting, key, value, error);
 	for (size_t i = 0; i < SETTINGS && elsewhere == NULL; i++) {
@@ -326,6 +335,13 @@ int options_set(struct options *options, const char *section, const char *key, c
 	return ft_fail(error, FT_E_BAD_VALUE, "unknown key %.60s in section [%.60s]%s%s%s", key, section,
 	        elsewhere != NULL ? "; it belongs into [" : "", elsewhere != NULL ? elsewhere : "",
 	        elsewhere != NULL ? "]" : "");
+}
+
+bool options_given(const struct options *options, const char *section, const char *key)
+{
+	const struct setting *setting = find_setting(section, key);
+
+	return setting != NULL && (options->given & bit_of(setting)) != 0;
 }
 
 const char *options_name(size_t index, const char **section)
@@ -347,6 +363,9 @@ void options_reload(struct options *options, const struct options *fresh, char *
 		bool differs = memcmp(now, then, settings[i].size) != 0 ||
 		        (settings[i].type == TYPE_DEVICES && options->device_count != fresh->device_count);
 
+		if (settings[i].live)
+			options->given = (options->given & ~bit_of(&settings[i])) |
+			        (fresh->given & bit_of(&settings[i]));
 		if (!differs)
 			continue;
 		if (settings[i].live)
@@ -490,6 +509,7 @@ static int apply_flag(
 		if (!*devices)
 			options->device_count = 0;
 		*devices = true;
+		options->given |= bit_of(&settings[flag]);
 		return add_device(options, option, value, error);
 	}
 	return apply(options, &settings[flag], option, value, error);

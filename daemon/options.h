@@ -57,6 +57,7 @@ struct options {
 	char metrics_file[256]; /* "": none */
 	uint64_t metrics_interval_ns;
 	int log_level;
+	uint64_t given;            /* a bit for each setting that a file or a flag set */
 	struct rlimit descriptors; /* RLIMIT_NOFILE as it was given to the daemon; zero: unknown */
 };
 
@@ -66,9 +67,11 @@ enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_CHECK_STORE, OPTIONS_C
  * store. OPTIONS_CHECK_CONFIG: file and flags were read, and are sound. */
 enum options_outcome options_parse(struct options *options, int argc, char **argv, struct ft_error *error);
 void options_init(struct options *options); /* the defaults */
-/* Sets one setting by its name in the file. Errors name the key. */
+/* Sets one setting by its name in the file, once. Errors name the key. */
 int options_set(struct options *options, const char *section, const char *key, const char *value,
         struct ft_error *error);
+/* Whether a file or a flag set it. */
+bool options_given(const struct options *options, const char *section, const char *key);
 /* Takes over what can change while the daemon runs. `rest` names what cannot and differs, "" if nothing does.
  */
 void options_reload(struct options *options, const struct options *fresh, char *rest, size_t size);

@@ -142,16 +142,19 @@ void method_devices(struct requests *requests, struct session *session, const st
 	ft_writer_free(&writer);
 }
 
-/* A device that the operator named and that is not there. Where all are welcome, none is missed. */
+/* A device that the operator named, by itself or by its runner, and that is not there. Where all are welcome, none is
+ * missed. */
 static void add_devices_degraded(const struct requests *requests, char *text, size_t size)
 {
 	const struct devices *devices = requests->devices;
 
-	for (uint32_t i = 0; i < devices->count && requests->options->device_count > 0; i++) {
+	for (uint32_t i = 0; i < devices->count; i++) {
 		const struct device *device = devices->device[i];
 		size_t length = strlen(text);
 
-		if (device->state == DEVICE_ABSENT)
+		if (device->state == DEVICE_ABSENT &&
+		        (requests->options->device_count > 0 ||
+		                options_given(requests->options, "runner", device->shown.kind)))
 			(void)snprintf(text + length, size - length, "%sno %s device: %s",
 			        length > 0 ? "; " : "", device->shown.kind, device->slot->reason);
 	}

@@ -34,6 +34,74 @@ def test_the_example_is_sound():
     assert check("--config", harness.BUILD / "daemon" / "flytuned.conf").returncode == 0
 
 
+@pytest.mark.parametrize("section,line,word", [
+    ("daemon", "group = no-such-group", "a group of this host"),
+    ("daemon", "admin_group = no-such-group", "a group of this host"),
+    ("daemon", "state_dir = /dev/null", "a directory"),
+    ("daemon", "state_dir = /dev/null/state", "in a directory that is there"),
+    ("daemon", "state_dir = /no/such/place/", "in a directory that is there"),
+    ("daemon", "socket = /no/such/place/s", "in a directory that is there"),
+    ("runner", "cpu = /no/such/runner", "a program that can be run"),
+    ("runner", "cuda = /etc/passwd", "a program that can be run"),
+    ("runner", "hip = /usr/bin", "a program that can be run"),
+    ("metrics", "file = /no/such/place/m.prom", "in a directory that is there"),
+])
+def test_what_the_host_does_not_bear_out_is_a_fault(tmp_path, section, line, word):
+    path = tmp_path / "flytuned.conf"
+    path.write_text(f"[{section}]\n{line}\n")
+    done = check("--config", path)
+    key, value = line.split(" = ")
+    assert done.returncode == 2 and not done.stdout, done
+    assert done.stderr == f"flytuned: {path}: {section}.{key} is {value}; it must be {word}\n"
+    # As an option it is the same fault.
+    option = f"--runner={key}={value}" if section == "runner" else \
+        f"--{'metrics-' if section == 'metrics' else ''}{key.replace('_', '-')}={value}"
+    done = check("--config", "/dev/null", option)
+    assert done.returncode == 2 and word in done.stderr
+
+
+def test_all_that_is_missing_is_said_at_once(tmp_path):
+    path = tmp_path / "flytuned.conf"
+    path.write_text("[daemon]\ngroup = no-such-group\nstate_dir = /dev/null\n[runner]\ncpu = /no/such/runner\n")
+    done = check("--config", path)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 3, done
+
+
+def test_a_key_that_is_given_twice_is_a_fault(tmp_path):
+    path = tmp_path / "flytuned.conf"
+    path.write_text("[queue]\nbudget = 5\n[daemon]\nlog_level = info\n[queue]\nbudget = 6\n")
+    done = check("--config", path)
+    assert done.returncode == 2 and f"{path}:6: budget is given twice" in done.stderr
+    path.write_text("[queue]\nbudget = 5\n")
+    assert check("--config", path, "--budget", 6, "--budget", 7).returncode == 0, "options override"
+
+
+def test_a_runner_that_is_wanted_by_its_kind_must_be_there(tmp_path):
+    done = check("--config", "/dev/null", "--device", "hip", "--runner", "hip=/no/such/runner")
+    assert done.returncode == 2 and "runner.hip is /no/such/runner" in done.stderr
+    # One of a kind that nobody wants need not be.
+    assert check("--config", "/dev/null", "--device", "cpu", "--runner", "hip=/no/such/runner").returncode == 0
+
+
+def test_a_runner_that_is_missing_is_told_in_the_log_and_in_the_status(daemons):
+    daemon = daemons("/no/such/runner").start()
+    assert "configuration: runner.cpu is /no/such/runner" in daemon.log()
+    status = daemon.status()
+    assert "no runner program /no/such/runner" in status["degraded"]
+    assert "no runner program /no/such/runner" in status["devices"][0]["reason"]
+    assert "no runner program /no/such/runner" in daemon.ctl("status", as_json=False).output
+
+
+def test_a_reload_says_what_is_missing(daemons, runner, tmp_path):
+    path = tmp_path / "flytuned.conf"
+    path.write_text("")
+    daemon = daemons(runner, arguments=["--config", path]).start()
+    path.write_text("[daemon]\ngroup = no-such-group\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.heard("configuration reloaded")
+    assert "configuration: daemon.group is no-such-group; it must be a group of this host" in daemon.log()
+
+
 class Manager:
     """The service manager's end of sd_notify."""
 

@@ -232,6 +232,12 @@ def test_a_reload_and_a_restart_keep_everything(machine):
     before = status(machine)
     machine.run("systemctl", "reload", "flytuned")
     assert main_pid(machine) == before["pid"]
+    # A broken file changes nothing, and the operator is told so by the exit status.
+    machine.shell("cp -p /etc/flytuned/flytuned.conf /run/kept.conf; printf '[daemon]\nlog_level = loud\n' >>/etc/flytuned/flytuned.conf")
+    assert machine.run("systemctl", "reload", "flytuned", check=False).returncode != 0
+    assert main_pid(machine) == before["pid"] and status(machine)["pid"] == before["pid"]
+    machine.shell("mv /run/kept.conf /etc/flytuned/flytuned.conf")
+    machine.run("systemctl", "reload", "flytuned")
     socket_before = machine.shell("stat -c %i /run/flytuned/flytuned.sock")
     machine.run("systemctl", "restart", "flytuned")
     after = status(machine)

@@ -103,6 +103,7 @@ static void faults_are_named_with_file_and_line(void **state)
 	assert_refused("[devices]\ndevice = cuda:-1\n", "2", "-1");
 	assert_refused("[queue]\nbudget = nan\n", "2", "nan");
 	assert_refused("[queue]\nbudget = 1e9\n", "2", "86400");
+	assert_refused("[daemon]\nsocket = /x\n\nsocket = /x\n", "4", "given twice");
 	assert_refused("[daemon\nsocket = /x\n", "1", "SECTION");
 	assert_refused("[daemon]\njust words\n", "2", "KEY = VALUE");
 	/* A path of a socket has 107 bytes. */
@@ -297,6 +298,7 @@ static void every_default_of_the_example_is_the_built_in_one(void **state)
 	if (read_config(read_example(true), &options, &error) != 0)
 		fail_msg("%s", error.message);
 	memset(options.config, 0, sizeof(options.config));
+	options.given = 0;
 	assert_true(same(&options, &usual));
 }
 
