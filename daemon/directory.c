@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -100,20 +101,33 @@ static uint32_t read_number(const char *text, const char *word, uint32_t otherwi
 	return end != at && value <= UINT32_MAX ? (uint32_t)value : otherwise;
 }
 
-static int take_lock(struct directory *directory, int flags, struct ft_error *error)
+/* On the directory itself, which no name in it can be removed from under. `lock` only says whose it is. */
+static int take_lock(const struct directory *directory, struct ft_error *error)
 {
 	uint32_t holder;
 
-	directory->lock = lock_take(directory->fd, LOCK_NAME, flags, &holder);
-	if (directory->lock >= 0)
+	if (flock(directory->fd, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	if (errno != EWOULDBLOCK)
-		return refuse_access(directory, errno, error);
+		return ft_fail_errno(
+		        error, errno, "the state directory %s cannot be locked", directory->path);
+	holder = lock_holder(directory->fd, LOCK_NAME);
 	if (holder == 0)
 		return ft_fail(error, FT_E_STORE, "the state directory %s is in use by another process",
 		        directory->path);
 	return ft_fail(error, FT_E_STORE, "the state directory %s is in use by process %u", directory->path,
 	        (unsigned)holder);
+}
+
+static void sign_lock(const struct directory *directory)
+{
+	int fd = openat(
+	        directory->fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+	if (fd < 0)
+		return;
+	lock_sign(fd);
+	(void)close(fd);
 }
 
 static void read_markers(struct directory *directory)
@@ -134,7 +148,7 @@ static void read_markers(struct directory *directory)
 static int start(struct directory *directory, const char *path, struct ft_error *error)
 {
 	memset(directory, 0, sizeof(*directory));
-	directory->fd = directory->lock = directory->open = -1;
+	directory->fd = directory->open = -1;
 	if ((size_t)snprintf(directory->path, sizeof(directory->path), "%s", path) >=
 	        sizeof(directory->path) - NAME_MAX - 2)
 		return ft_fail(error, FT_E_STORE, "the path of the state directory is too long");
@@ -152,14 +166,14 @@ int directory_open(struct directory *directory, const char *path, struct ft_erro
 		ft_fail_errno(error, errno, "the state directory %s cannot be opened", path);
 		goto failed;
 	}
-	if (check_file_system(directory, error) != 0 || take_lock(directory, O_RDWR | O_CREAT, error) != 0)
+	if (check_file_system(directory, error) != 0 || take_lock(directory, error) != 0)
 		goto failed;
 	/* Tried here, so that the error is about the directory and not about some file in it. */
 	if (faccessat(directory->fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
 		refuse_access(directory, errno, error);
 		goto failed;
 	}
-	lock_sign(directory->lock);
+	sign_lock(directory);
 	read_markers(directory);
 	return 0;
 failed:
@@ -174,12 +188,25 @@ int directory_look(struct directory *directory, const char *path, struct ft_erro
 	directory->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory->fd < 0)
 		return ft_fail_errno(error, errno, "the state directory %s cannot be opened", path);
-	if (faccessat(directory->fd, LOCK_NAME, F_OK, 0) == 0 && take_lock(directory, O_RDONLY, error) != 0) {
+	if (take_lock(directory, error) != 0) {
 		directory_close(directory, false);
 		return -1;
 	}
 	read_markers(directory);
 	return 0;
+}
+
+/* The directory's own name must outlive a power cut, too: it may be as new as what is in it. */
+static int sync_name(const struct directory *directory)
+{
+	int parent = openat(directory->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc;
+
+	if (parent < 0)
+		return syncfs(directory->fd); /* it may not be read: then all of it */
+	rc = fsync(parent);
+	(void)close(parent);
+	return rc;
 }
 
 int directory_initialise(struct directory *directory, uint32_t format, struct ft_error *error)
@@ -191,7 +218,8 @@ int directory_initialise(struct directory *directory, uint32_t format, struct ft
 
 	if (fd < 0)
 		return refuse_access(directory, errno, error);
-	if (write(fd, text, (size_t)length) != length || fsync(fd) != 0 || fsync(directory->fd) != 0) {
+	if (write(fd, text, (size_t)length) != length || fsync(fd) != 0 || fsync(directory->fd) != 0 ||
+	        sync_name(directory) != 0) {
 		ft_fail_errno(error, errno, "the state directory %s cannot be written", directory->path);
 		close(fd);
 		return -1;
@@ -243,9 +271,7 @@ void directory_close(struct directory *directory, bool clean)
 			unlinkat(directory->fd, OPEN_NAME, 0);
 		close(directory->open);
 	}
-	if (directory->lock >= 0)
-		close(directory->lock);
 	if (directory->fd >= 0)
 		close(directory->fd);
-	directory->fd = directory->lock = directory->open = -1;
+	directory->fd = directory->open = -1;
 }

@@ -1,7 +1,8 @@
 /* The state directory: who holds it, and what was left there by the last run.
  *
- * Files. `lock`: held for the daemon's life, whose number stands in it.
- * `initialised`: there was a store here, of this format; so an empty or missing data file is damage and no
+ * Locked for the daemon's life, whose number stands in `lock`.
+ *
+ * Files. `initialised`: there was a store here, of this format; so an empty or missing data file is damage and no
  * new start. `open`: there while a daemon runs; left behind, it says that the last one did not end in peace.
  */
 #ifndef FLYTUNE_DAEMON_DIRECTORY_H
@@ -19,8 +20,7 @@
 
 struct directory {
 	char path[PATH_MAX];
-	int fd;
-	int lock;
+	int fd;   /* of the directory, and its lock */
 	int open; /* the marker, held so that a signal handler can write to it */
 
 	bool initialised;

@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -21,30 +23,87 @@ uint64_t store_free_bytes(const struct directory *directory)
 	return (uint64_t)info.f_bavail * info.f_frsize;
 }
 
+/* LMDB turns a page that could be written only in part into EIO, whatever kept the rest out. What it was, a file of our
+ * own is told; 0 if that one is taken: then the disk itself failed. */
+static int ask_disk(const struct directory *directory)
+{
+	enum { PIECE = 64 * 1024, PIECES = 4 };
+	static const uint8_t piece[PIECE];
+	struct stat data;
+	struct rlimit limit;
+	int code = 0;
+	int fd = openat(directory->fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+
+	if (fstatat(directory->fd, DIRECTORY_DATA, &data, AT_SYMLINK_NOFOLLOW) == 0 &&
+	        getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+	        (uint64_t)data.st_size + sizeof(piece) * PIECES > limit.rlim_cur)
+		code = EFBIG;
+	if (fd < 0)
+		return code != 0 ? code : errno == ENOSPC || errno == EDQUOT ? errno : 0;
+	for (int i = 0; i < PIECES && code == 0; i++) {
+		ssize_t written = pwrite(fd, piece, sizeof(piece), (off_t)i * PIECE);
+
+		if (written < 0)
+			code = errno == EINTR ? 0 : errno;
+		else if (written < PIECE)
+			code = ENOSPC;
+	}
+	(void)close(fd);
+	return code == EIO ? 0 : code;
+}
+
+/* A file system may refuse for other reasons than its free bytes, and they are what the operator must look at. */
+static void tell_room(const struct directory *directory, struct ft_error *error)
+{
+	enum { NEARLY_FULL = 256 * 1024 };
+	struct statvfs info;
+
+	if (fstatvfs(directory->fd, &info) != 0)
+		ft_fail(error, FT_E_STORE, "disk full: %s", directory->path);
+	else if (info.f_files > 0 && info.f_favail == 0)
+		ft_fail(error, FT_E_STORE, "no inodes left on the file system of %s", directory->path);
+	else if ((uint64_t)info.f_bavail * info.f_frsize <= NEARLY_FULL)
+		ft_fail(error, FT_E_STORE, "disk full: %" PRIu64 " bytes free in %s",
+		        (uint64_t)info.f_bavail * info.f_frsize, directory->path);
+	else
+		ft_fail(error, FT_E_STORE,
+		        "the file system of %s takes no more, although it tells of %" PRIu64
+		        " free bytes: a project's or group's quota, or its own bookkeeping, is full",
+		        directory->path, (uint64_t)info.f_bavail * info.f_frsize);
+}
+
 enum fault store_fault(struct directory *directory, int code, struct ft_error *error)
 {
-	/* LMDB turns a page that could be written only in part into EIO, also when the disk is full. */
-	enum { NEARLY_FULL = 256 * 1024 };
-	uint64_t left;
+	struct rlimit limit = {0};
 
+	if (code == EIO) {
+		code = ask_disk(directory);
+		if (code == 0)
+			code = EIO;
+	}
 	switch (code) {
 	case 0:
 		return FAULT_NONE;
 	case MDB_MAP_FULL:
-		ft_fail(error, FT_E_STORE, "the store in %s is full: all of its map is used",
+		ft_fail(error, FT_E_STORE, "the store in %s is full: all of its map is used (map_size)",
 		        directory->path);
 		return FAULT_ROOM;
 	case ENOSPC:
+		tell_room(directory, error);
+		return FAULT_ROOM;
 	case EDQUOT:
-	case EIO:
-		left = store_free_bytes(directory);
-		if (code == EIO && left > NEARLY_FULL)
+		ft_fail(error, FT_E_STORE, "disk quota exceeded in %s", directory->path);
+		return FAULT_ROOM;
+	case EFBIG:
+		/* Without a limit it is a page number that no file could have. */
+		if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+			directory_doubt(directory);
 			break;
-		if (code == EDQUOT)
-			ft_fail(error, FT_E_STORE, "disk quota exceeded in %s", directory->path);
-		else
-			ft_fail(error, FT_E_STORE, "disk full: %" PRIu64 " bytes free in %s", left,
-			        directory->path);
+		}
+		ft_fail(error, FT_E_STORE,
+		        "the store in %s may not grow: this process may write files of %" PRIu64
+		        " bytes (ulimit -f, LimitFSIZE)",
+		        directory->path, (uint64_t)limit.rlim_cur);
 		return FAULT_ROOM;
 	case EROFS:
 		ft_fail(error, FT_E_STORE, "the file system of %s is read-only", directory->path);
@@ -70,7 +129,6 @@ enum fault store_fault(struct directory *directory, int code, struct ft_error *e
 	case MDB_PANIC:
 	case MDB_CURSOR_FULL:
 	case MDB_PAGE_FULL:
-	case EFBIG: /* a page number that no file could have */
 		directory_doubt(directory);
 		break;
 	default:

@@ -15,7 +15,8 @@ enum {
 	SIGNED_TRIES = 100, /* a millisecond each: between its lock and its signature a process is not long */
 };
 
-static uint32_t holder_of(int lock)
+/* Whose number stands in it. */
+static uint32_t read_holder(int lock)
 {
 	const struct timespec moment = {.tv_nsec = 1000000};
 	char text[32];
@@ -31,6 +32,16 @@ static uint32_t holder_of(int lock)
 		(void)nanosleep(&moment, NULL);
 	}
 	return 0;
+}
+
+uint32_t lock_holder(int directory, const char *name)
+{
+	int lock = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	uint32_t holder = lock >= 0 ? read_holder(lock) : 0;
+
+	if (lock >= 0)
+		(void)close(lock);
+	return holder;
 }
 
 /* Whether the file is still what that name leads to. */
@@ -60,7 +71,7 @@ int lock_take(int directory, const char *name, int flags, uint32_t *holder)
 		}
 		failure = errno;
 		if (failure == EWOULDBLOCK)
-			*holder = holder_of(lock);
+			*holder = read_holder(lock);
 		(void)close(lock);
 		errno = failure;
 		return -1;

@@ -340,8 +340,9 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		return; /* it is stored or it is not: the next start will see */
 	if (error != NULL) {
 		/* The result is in memory; it is told when the store has room for it. */
-		log_line(queue->log, LOG_LEVEL_WARNING, "result not stored yet job=%" PRIu64 ": %s",
-		        job->info.job, error->message);
+		if (queue->running != job || queue->retry_ms == RETRY_FIRST_MS)
+			log_line(queue->log, LOG_LEVEL_WARNING, "result not stored yet job=%" PRIu64 ": %s",
+			        job->info.job, error->message);
 		if (queue->running == job) {
 			queue->retry_waits = true;
 			(void)uv_timer_start(&queue->retry, retry_end, queue->retry_ms, 0);

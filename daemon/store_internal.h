@@ -96,6 +96,14 @@ struct publication {
 	bool done;
 };
 
+/* What was logged of writes that fail; times are monotonic. */
+struct trouble {
+	uint64_t next_ns; /* nothing more is said before */
+	uint64_t ended_ns;
+	uint32_t pause_s;
+	bool told, told_opened; /* since it began: that it is so; that the store was opened anew */
+};
+
 struct store {
 	/* constant after opening */
 	uv_loop_t *loop;
@@ -146,6 +154,7 @@ struct store {
 	uint64_t free_then;     /* bytes that the disk had free when it last did not */
 	uint64_t next_probe_ns; /* monotonic */
 	uint32_t probe_pause_ms;
+	struct trouble trouble;
 
 	pthread_mutex_t lock;
 	pthread_cond_t wake; /* of the writer */

@@ -449,28 +449,45 @@ static void fail_from(struct store_batch *batch, const struct ft_error *error)
 	}
 }
 
-/* The same reason, although its figures may have moved on. */
-static bool same_reason(const char *a, const char *b)
+/* What a store that stays unwritable, or becomes so again and again, has to say: once, then at growing intervals, and once
+ * when it is over. */
+static bool may_say(struct trouble *trouble)
 {
-	size_t words = strcspn(a, "0123456789");
+	enum { FIRST_S = 60, LAST_S = 3600 };
+	uint64_t now = ft_monotonic_ns();
 
-	return words == strcspn(b, "0123456789") && strncmp(a, b, words) == 0;
+	if (trouble->ended_ns != 0 && now - trouble->ended_ns > trouble->pause_s * UINT64_C(1000000000))
+		*trouble = (struct trouble){0};
+	if (now < trouble->next_ns)
+		return false;
+	trouble->pause_s = trouble->pause_s == 0 ? FIRST_S : trouble->pause_s * 2;
+	if (trouble->pause_s > LAST_S)
+		trouble->pause_s = LAST_S;
+	trouble->next_ns = now + trouble->pause_s * UINT64_C(1000000000);
+	return true;
 }
 
 static void set_degraded(struct store *store, const char *why)
 {
-	bool changed;
+	struct trouble *trouble = &store->trouble;
+	bool turned;
 
 	pthread_mutex_lock(&store->lock);
-	changed = !same_reason(store->degraded, why);
+	turned = (store->degraded[0] == '\0') != (why[0] == '\0');
 	snprintf(store->degraded, sizeof(store->degraded), "%s", why);
 	pthread_mutex_unlock(&store->lock);
-	if (!changed)
-		return;
-	if (why[0] != '\0')
+	if (turned)
+		uv_async_send(&store->async); /* whoever waits for the end of it hears, said or not */
+	if (why[0] != '\0' && may_say(trouble)) {
+		trouble->told = true;
 		store_log_later(store, 3, "the store cannot be written: %s", why);
-	else
+	} else if (why[0] == '\0' && trouble->told) {
+		trouble->told = trouble->told_opened = false;
 		store_log_later(store, 6, "the store can be written again");
+	}
+	trouble->ended_ns = why[0] != '\0' ? 0
+	        : trouble->ended_ns != 0   ? trouble->ended_ns
+	                                   : ft_monotonic_ns();
 }
 
 /* Small writes fit where a large one does not. So it is no end of the trouble when one of them goes through, or the
@@ -596,7 +613,9 @@ static void open_anew(struct store *store, const struct ft_error *why)
 	store->env = env;
 	publish_unknown(store);
 	atomic_store_explicit(&store->parked, false, memory_order_release);
-	store_log_later(store, 4, "the store was closed and opened again");
+	if (store->trouble.told && !store->trouble.told_opened)
+		store_log_later(store, 4, "the store was closed and opened again");
+	store->trouble.told_opened = true;
 }
 
 /* ---- groups ---- */

@@ -331,6 +331,7 @@ def test_a_store_that_meets_the_limit_is_served_on(daemons, runner):
     daemon = daemons(runner, prefix=limited(40)).start()
     daemon.ctl("tune", *shape(m=",".join(map(str, range(1000, 1016)))), "--no-wait", check=False)
     daemon.heard("the store cannot be written")
+    assert "ulimit -f" in daemon.log()
     assert daemon.lookup()["source"] == "default"
     harness.until(lambda: daemon.status()["degraded"], "the status says so")
 

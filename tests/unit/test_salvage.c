@@ -556,7 +556,7 @@ static void a_second_opener_is_refused_with_the_holders_number(void **state)
 	struct place *place = place_with_answers(1);
 	struct store_options options = {.directory = place->path};
 	struct store *second;
-	char report[256], number[32];
+	char report[256], number[32], path[512];
 
 	(void)state;
 	place_open(place);
@@ -565,6 +565,11 @@ static void a_second_opener_is_refused_with_the_holders_number(void **state)
 	assert_non_null(strstr(place->error.message, number));
 	assert_int_equal(store_check(place->path, report, sizeof(report), &place->error), -1);
 	assert_non_null(strstr(place->error.message, number));
+	/* Nor does it help to take the file with the number away. */
+	place_file(place, "lock", path, sizeof(path));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(store_open(&second, &place->loop, &options, &place->error), -1);
+	assert_non_null(strstr(place->error.message, "in use by another process"));
 	/* And the first one is none the worse for it. */
 	put_winner(place, 1, 5, 6);
 	assert_int_equal(get_winner(place, 1, 5, 0), 6);

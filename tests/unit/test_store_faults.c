@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
@@ -48,6 +49,22 @@ int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode
 		return __real_mdb_env_open(env, path, flags, mode);
 	open_fails--;
 	return EIO;
+}
+
+/* ---- what was synced ---- */
+
+static ino_t watched; /* a file or directory */
+static _Atomic unsigned syncs_of_watched;
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	struct stat info;
+
+	if (watched != 0 && fstat(fd, &info) == 0 && info.st_ino == watched)
+		syncs_of_watched++;
+	return __real_fsync(fd);
 }
 
 /* ---- kill -9 ---- */
@@ -423,6 +440,116 @@ static void what_may_not_be_written_is_tried_again_without_losing_reads(void **s
 	}
 }
 
+static void what_keeps_a_write_out_is_told_as_it_is(void **state)
+{
+	static const struct {
+		int code;
+		const char *words;
+	} refusals[] = {
+	        {ENOSPC, "takes no more, although it tells of"},
+	        {EDQUOT, "quota exceeded"},
+	        {MDB_MAP_FULL, "map_size"},
+	        {EIO, "Input/output error"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		struct place *place = place_new();
+		struct outcome outcome;
+
+		place_open(place);
+		commit_code = refusals[i].code;
+		commit_fails = 1;
+		outcome = put_note(place, 100);
+		assert_true(outcome.failed);
+		assert_null(strstr(outcome.error.message, "disk full"));
+		if (strstr(outcome.error.message, refusals[i].words) == NULL)
+			fail_msg("%s", outcome.error.message);
+		place_close(place);
+		place_free(place);
+	}
+}
+
+static void a_limit_on_files_is_told_as_one(void **state)
+{
+	struct place *place = place_new();
+	struct rlimit before, limit;
+	struct outcome outcome;
+	struct stat data;
+	char path[512];
+
+	(void)state;
+	place->limits.probe_ms = 5;
+	place_open(place);
+	put_winner(place, 1, 1, 8);
+	place_file(place, "data.mdb", path, sizeof(path));
+	assert_int_equal(stat(path, &data), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = (struct rlimit){(rlim_t)data.st_size + 6000, before.rlim_max};
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	outcome = put_note(place, 300000);
+	assert_true(outcome.failed);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	signal(SIGXFSZ, SIG_DFL);
+	assert_non_null(strstr(outcome.error.message, "ulimit -f"));
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+	wait_until_writable(place);
+	assert_false(put_note(place, 300000).failed);
+	/* It was no damage: the end is one in peace. */
+	place_close(place);
+	assert_int_equal(place_count(place, "open", NULL, 0), 0);
+	place_free(place);
+}
+
+static void a_store_that_stays_unwritable_says_so_once(void **state)
+{
+	static const int code[] = {EIO, ENOSPC};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(code) / sizeof(code[0]); i++) {
+		struct place *place = place_new();
+
+		place->limits.probe_ms = 1;
+		place->limits.probe_most_ms = 1;
+		place_open(place);
+		commit_code = code[i];
+		/* It fails each time, and in between it seems to work again. */
+		for (int round = 0; round < 20; round++) {
+			commit_fails = 3;
+			assert_true(put_note(place, 100).failed);
+			commit_fails = 0;
+			wait_until_writable(place);
+		}
+		assert_int_equal(logged(place, "cannot be written"), 1);
+		assert_true(logged(place, "opened again") <= 1);
+		assert_int_equal(logged(place, "written again"), 1);
+		place_close(place);
+		place_free(place);
+	}
+}
+
+static void a_new_directory_is_durable_before_anything_in_it_is(void **state)
+{
+	struct place *place = place_new();
+	struct stat parent;
+	char path[512], top[256];
+
+	(void)state;
+	assert_int_equal(stat(place->path, &parent), 0);
+	snprintf(top, sizeof(top), "%s", place->path);
+	snprintf(path, sizeof(path), "%s/state", top);
+	memcpy(place->path, path, strlen(path) + 1);
+	watched = parent.st_ino;
+	syncs_of_watched = 0;
+	place_open(place);
+	assert_true(syncs_of_watched >= 1);
+	watched = 0;
+	place_close(place);
+	place_free(place);
+	assert_int_equal(rmdir(top), 0);
+}
+
 static void a_new_store_on_a_full_disk_says_so(void **state)
 {
 	struct place *place = place_new();
@@ -700,6 +827,10 @@ int main(void)
 	        cmocka_unit_test(a_full_disk_is_named_and_got_over_without_help),
 	        cmocka_unit_test(small_writes_are_no_end_of_a_disk_too_full_for_a_large_one),
 	        cmocka_unit_test(a_write_that_was_large_enough_ends_it),
+	        cmocka_unit_test(what_keeps_a_write_out_is_told_as_it_is),
+	        cmocka_unit_test(a_limit_on_files_is_told_as_one),
+	        cmocka_unit_test(a_store_that_stays_unwritable_says_so_once),
+	        cmocka_unit_test(a_new_directory_is_durable_before_anything_in_it_is),
 	        cmocka_unit_test(what_may_not_be_written_is_tried_again_without_losing_reads),
 	        cmocka_unit_test(a_new_store_on_a_full_disk_says_so),
 	        cmocka_unit_test(a_read_only_directory_is_a_clear_error),
