@@ -44,7 +44,7 @@ static const char *first_of(const char *a, const char *b, const char *c)
 
 static int set_socket(flytune_client *client, const char *given, struct ft_error *error)
 {
-	const char *path = first_of(given, getenv("FLYTUNE_SOCKET"), USUAL_SOCKET);
+	const char *path = first_of(given, secure_getenv("FLYTUNE_SOCKET"), USUAL_SOCKET);
 	size_t most = sizeof((struct sockaddr_un *)0)->sun_path - 1;
 	char bound[64];
 
@@ -60,7 +60,7 @@ static int set_socket(flytune_client *client, const char *given, struct ft_error
 
 static int set_token(flytune_client *client, const char *given, struct ft_error *error)
 {
-	const char *token = first_of(given, getenv("FLYTUNE_GENERATION"), "");
+	const char *token = first_of(given, secure_getenv("FLYTUNE_GENERATION"), "");
 
 	if (strlen(token) >= sizeof client->token)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "generation", token, "a token UUID:COUNTER");
@@ -70,7 +70,7 @@ static int set_token(flytune_client *client, const char *given, struct ft_error 
 
 static int set_autotune(flytune_client *client, enum flytune_autotune given, struct ft_error *error)
 {
-	const char *word = getenv("FLYTUNE_AUTOTUNE");
+	const char *word = secure_getenv("FLYTUNE_AUTOTUNE");
 
 	client->autotune = given;
 	if (given == FLYTUNE_AUTOTUNE_ENVIRONMENT) {

@@ -26,7 +26,7 @@ static const char *const level_words[] = {
 /* The variable says which stream is the journal's: a shell may hand it on, and standard error be a terminal or a file. */
 static bool is_journal(void)
 {
-	const char *stream = getenv("JOURNAL_STREAM");
+	const char *stream = secure_getenv("JOURNAL_STREAM");
 	struct stat facts;
 	char own[64];
 

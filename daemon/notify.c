@@ -26,8 +26,8 @@ static uint64_t number_of(const char *text)
 
 int notify_init(struct notify *notify, struct ft_error *error)
 {
-	const char *path = getenv("NOTIFY_SOCKET");
-	const char *pid = getenv("WATCHDOG_PID");
+	const char *path = secure_getenv("NOTIFY_SOCKET");
+	const char *pid = secure_getenv("WATCHDOG_PID");
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t length;
 	int result = 0;
@@ -35,7 +35,7 @@ int notify_init(struct notify *notify, struct ft_error *error)
 	notify->socket = -1;
 	notify->watchdog_ns = 0;
 	if (pid == NULL || number_of(pid) == (uint64_t)getpid())
-		notify->watchdog_ns = number_of(getenv("WATCHDOG_USEC")) * 1000;
+		notify->watchdog_ns = number_of(secure_getenv("WATCHDOG_USEC")) * 1000;
 	if (path != NULL && *path != '\0') {
 		length = strlen(path);
 		if ((path[0] != '/' && path[0] != '@') || length >= sizeof(address.sun_path)) {
@@ -79,8 +79,8 @@ void notify_send(const struct notify *notify, const char *lines)
 
 int notify_listen_socket(int *descriptor, struct ft_error *error)
 {
-	const char *pid = getenv("LISTEN_PID");
-	uint64_t count = number_of(getenv("LISTEN_FDS"));
+	const char *pid = secure_getenv("LISTEN_PID");
+	uint64_t count = number_of(secure_getenv("LISTEN_FDS"));
 	bool ours = pid != NULL && number_of(pid) == (uint64_t)getpid();
 	int type = 0;
 	int listening = 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -482,7 +483,9 @@ static void choose_environment(char **chosen)
 
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
 		chosen[count++] = (char *)(uintptr_t)fixed[i];
-	for (char **entry = environ; *entry != NULL && count < ENVIRONMENT_MAX - 1; entry++) {
+	/* Of a caller whose rights are not ours, a runner gets nothing either. */
+	for (char **entry = environ;
+	        getauxval(AT_SECURE) == 0 && *entry != NULL && count < ENVIRONMENT_MAX - 1; entry++) {
 		for (size_t i = 0; i < sizeof(inherited) / sizeof(inherited[0]); i++) {
 			if (strncmp(*entry, inherited[i], strlen(inherited[i])) == 0) {
 				chosen[count++] = *entry;

@@ -20,7 +20,7 @@ void progress_begin(struct progress *progress, bool silent)
 
 bool progress_terminal(void)
 {
-	const char *term = getenv("TERM");
+	const char *term = secure_getenv("TERM");
 
 	return isatty(STDOUT_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
 }

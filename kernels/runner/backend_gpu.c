@@ -33,7 +33,7 @@ int gpu_failed(const struct gpu *gpu, hip_error code, const char *what, struct f
 static int open_backend(struct ft_backend *self, struct ft_error *error)
 {
 	struct gpu *gpu = gpu_of(self);
-	const char *root = getenv("FLYTUNE_SYSFS_ROOT");
+	const char *root = secure_getenv("FLYTUNE_SYSFS_ROOT");
 	char library_build[80] = "";
 	int version = 0, paths = 0;
 	struct ft_error why;

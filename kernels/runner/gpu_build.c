@@ -29,7 +29,7 @@ static void describe(const struct gpu_code *code, struct ft_built *built)
 static unsigned fault_of(const struct ft_config *config)
 {
 	static const char *const names[] = {"loop:", "wild:", "near:"};
-	const char *text = getenv("FLYTUNE_TEST_FAULT");
+	const char *text = secure_getenv("FLYTUNE_TEST_FAULT");
 	struct ft_config match;
 
 	for (unsigned i = 0; text && i < sizeof names / sizeof *names; i++) {

@@ -42,7 +42,8 @@
  *  - Structures that you allocate begin with their size (set by the _init functions), so that they can grow
  *    without breaking programs that are built already. Those without a size never change.
  *
- * Environment, read once by flytune_open:
+ * Environment, read once by flytune_open, but in a program that has rights which its caller lacks (set-uid, set-gid, file
+ * capabilities: secure_getenv(3)), where it is as if none of it were set:
  *  - FLYTUNE_SOCKET: the daemon's socket, if options.socket is NULL. Else /run/flytuned/flytuned.sock.
  *  - FLYTUNE_GENERATION: a token "UUID:COUNTER", if options.generation is NULL. Every lookup then gets the
  * answer of that moment, so that all processes of a run agree, or fails with FLYTUNE_E_GENERATION; it never
