@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "daemon/store_internal.h"
-#include "proto/clock.h"
 
 enum { CURRENT_MAX = 256 };
 
@@ -39,7 +38,7 @@ enum row_fate { ROW_STAYS, ROW_GOES, ROW_GOES_IF_LAST };
 static enum row_fate judge_row(struct step *step, const MDB_val *key, const MDB_val *value, uint32_t rank)
 {
 	const struct store_limits *limits = &step->store->limits;
-	uint64_t now = ft_wall_ns();
+	uint64_t now = store_clock(step->store);
 	uint64_t end;
 	struct record_history row;
 	struct ft_view body;

@@ -101,7 +101,7 @@ void record_write_import(struct ft_writer *writer, const struct store_import *im
 /* An answer that was: good for the generations from its key's to `until`, that one left out. */
 struct record_history {
 	uint64_t until;     /* 0: no answer stood here, and none may have come since */
-	uint64_t ended_ns;  /* when that was */
+	uint64_t ended_ns;  /* when that was, in the store's own time */
 	struct ft_view was; /* an answer's body; data NULL if there was none */
 };
 void record_write_history(struct ft_writer *writer, const struct record_history *history);

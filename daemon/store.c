@@ -144,6 +144,14 @@ static int first_read(struct store *store, struct ft_error *error)
 	if (store_begin(store, error) != 0)
 		return -1;
 	outcome = store_load_names(store, error);
+	if (outcome == 0) {
+		int rc = store_read_clock(store->reader, store);
+
+		if (rc != 0) {
+			store_fault(&store->directory, rc, error);
+			outcome = -1;
+		}
+	}
 	store_end(store);
 	if (store->job_bound == 0)
 		store->next_job = store->job_bound = store->seen.next_job;

@@ -24,7 +24,7 @@ struct store_key;
 
 /* What a store keeps and when it gives up; tests use smaller ones. */
 struct store_limits {
-	uint64_t history_ns;      /* an answer that was replaced is kept this long */
+	uint64_t history_ns; /* an answer that was replaced is kept until a daemon has run this long since */
 	uint32_t history_rows;    /* and at least so many of each problem */
 	uint32_t collect_commits; /* a step of collection after so many commits */
 	uint32_t collect_rows;    /* looked at in one step */

@@ -119,6 +119,7 @@ struct store {
 	void *changed_data;
 	MDB_dbi dbi; /* the same number in every environment */
 	pthread_t thread;
+	uint64_t clock_base, clock_since; /* what store_clock was, at which monotonic time */
 
 	/* the loop thread's */
 	uv_async_t async;
@@ -223,6 +224,12 @@ int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta);
 uint64_t store_used_bytes(MDB_txn *txn, MDB_dbi dbi);
 /* The identity that a device has now; 0 if none was set. */
 int store_read_identity(MDB_txn *txn, MDB_dbi dbi, uint32_t device, uint32_t *identity);
+/* The store's own time: nanoseconds for which daemons have served it, from a beginning that means nothing. What grows old
+ * does so in this time, not in the time of day, which is set forth and back by others. It stands still while no daemon runs,
+ * and a crash may take back what went by since the last change of an answer: then things stay young a little longer. */
+uint64_t store_clock(const struct store *store);
+int store_read_clock(MDB_txn *txn, struct store *store);
+int store_put_clock(MDB_txn *txn, const struct store *store);
 int store_new_uuid(char *uuid, struct ft_error *error);
 
 /* store.c: calls for every answer that a batch changed. */

@@ -57,7 +57,7 @@ static int put_sealed(
 static int put_history(
         struct change *change, const uint8_t *answer_key, uint64_t since, uint64_t until, struct ft_view was)
 {
-	struct record_history row = {.until = until, .ended_ns = ft_wall_ns(), .was = was};
+	struct record_history row = {.until = until, .ended_ns = store_clock(change->store), .was = was};
 	struct record_key key;
 	struct ft_writer value;
 	int rc;
@@ -409,6 +409,8 @@ static enum fault attempt(
 		rc = apply_batch(&change, batch);
 	if (rc == 0 && !record_same_meta(&before, &change.meta))
 		rc = store_put_meta(change.txn, store->dbi, &change.meta);
+	if (rc == 0 && before.generation != change.meta.generation)
+		rc = store_put_clock(change.txn, store);
 	if (rc != 0)
 		mdb_txn_abort(change.txn);
 	else
@@ -837,7 +839,7 @@ static void return_ids(struct store *store)
 		return;
 	if (store_read_meta(txn, store->dbi, &meta) == 0 && meta.next_job != next_job) {
 		meta.next_job = next_job;
-		if (store_put_meta(txn, store->dbi, &meta) == 0) {
+		if (store_put_meta(txn, store->dbi, &meta) == 0 && store_put_clock(txn, store) == 0) {
 			mdb_txn_commit(txn);
 			return;
 		}

@@ -358,3 +358,24 @@ def test_a_generation_whose_history_was_collected_is_refused(daemons, runner):
         harness.until(collected, "old history is collected")
     refused(at(daemon, token, check=False), "not kept")
     daemon.ctl("lookup", *shape())
+
+
+def test_a_clock_that_jumps_a_year_ahead_makes_no_generation_old(daemons, runner, tmp_path):
+    if harness.INSTRUMENTED:
+        pytest.skip("a sanitizer wants to be loaded first")
+    ahead = tmp_path / "ahead"
+    ahead.write_text("0")
+    daemon = daemons(runner, arguments=["--history-answers", 1],
+                     env={"LD_PRELOAD": str(harness.BUILD / "tests/integration/clock.so"), "CLOCK_AHEAD": str(ahead)})
+    ready(daemon.start())
+    configs = [words_of(trial["config"]) for trial in daemon.ctl("tune", *shape()) and daemon.trials() if trial["status"] == "ok"]
+    early = daemon.lookup()
+    for step, seconds in enumerate((0, 365 * 86400, 0)):
+        ahead.write_text(str(seconds))
+        for turn in range(40):  # more than a step of collection waits for
+            pinned = daemon.ctl("pin", *shape(), "--config", configs[(turn + step) % 2])
+        kept = at(daemon, early["token"]).json
+        assert (kept["source"], kept["config"]) == (early["source"], early["config"])
+    daemon.restart()
+    assert at(daemon, early["token"]).json["config"] == early["config"]
+    assert at(daemon, pinned.json["token"]).json["source"] == "pinned"

@@ -690,6 +690,92 @@ static void old_history_goes_and_the_floor_says_so(void **state)
 	place_free(place);
 }
 
+/* ---- the clock ---- */
+
+static _Atomic int64_t ahead_s[2]; /* of the real one: the time of day, the monotonic clock */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int rc = __real_clock_gettime(clock, now);
+
+	if (clock == CLOCK_REALTIME || clock == CLOCK_MONOTONIC)
+		now->tv_sec += ahead_s[clock == CLOCK_MONOTONIC];
+	return rc;
+}
+
+enum { DAY_S = 24 * 3600 };
+
+static void many_steps_of_collection(struct place *place)
+{
+	for (int i = 0; i < 10; i++) {
+		struct store_batch *batch = store_batch_new(place->store);
+
+		assert_int_equal(store_batch_note(batch, "n", &i, sizeof(i)), 0);
+		assert_false(place_commit(place, batch).failed);
+	}
+}
+
+static void a_clock_that_jumps_makes_no_history_old(void **state)
+{
+	struct place *place = place_new();
+	uint64_t early;
+
+	(void)state;
+	place->limits.history_rows = 1;
+	place->limits.collect_commits = 1;
+	place_open(place);
+	early = put_winner(place, 1, 1, 1);
+	for (int64_t i = 2; i <= 10; i++)
+		put_winner(place, 1, 1, i);
+	for (int life = 0; life < 3; life++) {
+		/* A year ahead for a while, and with a start in it; then two years back. */
+		ahead_s[0] = life < 2 ? 365 * DAY_S : -365 * DAY_S;
+		put_winner(place, 1, 1, 20 + life);
+		many_steps_of_collection(place);
+		ahead_s[0] = life == 1 ? 365 * DAY_S : 0;
+		many_steps_of_collection(place);
+		assert_int_equal(store_history_floor(place->store), 1);
+		assert_int_equal(get_winner(place, 1, 1, early), 1);
+		place_close(place);
+		place_open(place);
+	}
+	ahead_s[0] = 0;
+	place_close(place);
+	place_free(place);
+}
+
+static void history_grows_old_while_daemons_run_and_over_restarts(void **state)
+{
+	struct place *place = place_new();
+	uint64_t early;
+
+	(void)state;
+	place->limits.history_rows = 1;
+	place->limits.collect_commits = 1;
+	place_open(place);
+	early = put_winner(place, 1, 1, 1);
+	for (int64_t i = 2; i <= 10; i++)
+		put_winner(place, 1, 1, i);
+	ahead_s[1] = 50 * DAY_S;
+	many_steps_of_collection(place);
+	assert_int_equal(get_winner(place, 1, 1, early), 1);
+	place_close(place);
+	ahead_s[1] = 0; /* as after a boot */
+	place_open(place);
+	ahead_s[1] = 39 * DAY_S;
+	many_steps_of_collection(place);
+	assert_int_equal(get_winner(place, 1, 1, early), 1);
+	ahead_s[1] = 41 * DAY_S;
+	many_steps_of_collection(place);
+	assert_int_equal(get_winner(place, 1, 1, early), -1);
+	assert_string_equal(place->error.code, FT_E_GENERATION);
+	ahead_s[1] = 0;
+	place_close(place);
+	place_free(place);
+}
+
 static void young_history_stays_however_long_it_is(void **state)
 {
 	struct place *place = place_new();
@@ -870,6 +956,8 @@ int main(void)
 	        cmocka_unit_test(closing_commits_what_was_submitted),
 	        cmocka_unit_test(reads_do_not_make_the_file_grow),
 	        cmocka_unit_test(old_history_goes_and_the_floor_says_so),
+	        cmocka_unit_test(a_clock_that_jumps_makes_no_history_old),
+	        cmocka_unit_test(history_grows_old_while_daemons_run_and_over_restarts),
 	        cmocka_unit_test(young_history_stays_however_long_it_is),
 	        cmocka_unit_test(a_nearly_full_store_refuses_jobs_and_takes_answers),
 	        cmocka_unit_test(stale_trials_make_room_when_the_store_fills_up),
