@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -52,6 +53,16 @@ static int lock_for_life(struct ft_board *shared, struct ft_error *error)
 	return find_owner(shared, error);
 }
 
+/* Whether the kernel will mark the mutex when this thread dies. A C library whose set_robust_list a sandbox refuses says
+ * nothing of it: then the kernel has no list of this thread's, or will not say. */
+static bool death_will_show(void)
+{
+	void *list = NULL;
+	size_t size = 0;
+
+	return syscall(SYS_get_robust_list, 0, &list, &size) == 0 && list != NULL;
+}
+
 int board_init(struct board *board, struct ft_error *error)
 {
 	/* FUTURE_WRITE leaves the map that is there writable, and refuses every later one. */
@@ -88,6 +99,11 @@ int board_init(struct board *board, struct ft_error *error)
 		goto fail;
 	}
 	board->shared = shared;
+	/* Who was handed it would believe for ever that we live. */
+	if (!death_will_show()) {
+		(void)close(board->descriptor);
+		board->descriptor = -1;
+	}
 	return 0;
 fail:
 	if (shared != MAP_FAILED)
@@ -104,7 +120,8 @@ void board_free(struct board *board)
 	atomic_store_explicit(&board->shared->closed, 1, memory_order_release);
 	(void)pthread_mutex_unlock((pthread_mutex_t *)(void *)board->shared->lock);
 	(void)munmap(board->shared, sizeof(*board->shared));
-	(void)close(board->descriptor);
+	if (board->descriptor >= 0)
+		(void)close(board->descriptor);
 	board->shared = NULL;
 	board->descriptor = -1;
 }

@@ -9,7 +9,7 @@
 #include "proto/board.h"
 
 struct board {
-	int descriptor; /* what clients are handed, -1: none */
+	int descriptor; /* what clients are handed; -1: none, since the kernel would not show them our death */
 	struct ft_board *shared;
 };
 

@@ -456,6 +456,11 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	if (board_init(&daemon->board, error) != 0)
 		return -1;
+	if (daemon->board.descriptor < 0)
+		log_line(&daemon->log, LOG_LEVEL_WARNING,
+		        "a sandbox refuses set_robust_list: clients would not see this daemon die, so they "
+		        "keep no answers and "
+		        "ask for each");
 	limits.history_ns = daemon->options.history_days * 86400 * 1000000000;
 	limits.history_rows = (uint32_t)daemon->options.history_answers;
 	if (store_open(&daemon->store, &daemon->loop, &store_options, error) != 0)

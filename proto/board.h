@@ -10,7 +10,8 @@
  * socket with the reply to hello: nothing that happens to it can kill a client, and no client can change it. The
  * daemon's main thread holds a robust mutex in it for life: when the daemon dies, by kill -9 too, the kernel sets
  * FUTEX_OWNER_DIED in the mutex's word, which a client sees by a plain load. A daemon that ends in peace sets
- * `closed` first. */
+ * `closed` first. A daemon whose robust mutexes the kernel does not keep (a sandbox refuses set_robust_list) hands over no
+ * board. */
 #ifndef FLYTUNE_PROTO_BOARD_H
 #define FLYTUNE_PROTO_BOARD_H
 

@@ -1,7 +1,10 @@
 """No daemon, a stopped one, a returning one: nobody waits past a deadline."""
+import errno
 import os
+import platform
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -111,3 +114,52 @@ def test_a_tune_that_waits_survives_a_restart_of_the_daemon(daemon, runner):
     output, complaint = tune.communicate(timeout=harness.DEADLINE)
     assert tune.returncode == 0, complaint
     assert harness.json.loads(output)[0]["source"] == "tuned"
+
+
+# Refuses system calls by a seccomp filter, and becomes the command that follows.
+SANDBOX = """
+import ctypes, os, struct, sys
+error, numbers = int(sys.argv[1]), [int(number) for number in sys.argv[2].split(",")]
+code = [(0x20, 0, 0, 0)]
+for at, number in enumerate(numbers):
+    code.append((0x15, len(numbers) - at, 0, number))
+code += [(0x06, 0, 0, 0x7fff0000), (0x06, 0, 0, 0x00050000 | error)]
+text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(text)))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+if prctl(38, 1, 0, 0, 0) or prctl(22, 2, program, 0, 0):
+    sys.exit(f"no filter: {os.strerror(ctypes.get_errno())}")
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+SET_ROBUST_LIST, GET_ROBUST_LIST = {"x86_64": (273, 274), "aarch64": (99, 100)}.get(platform.machine(), (0, 0))
+
+
+def sandbox(error, *numbers):
+    return [sys.executable, "-c", SANDBOX, str(error), ",".join(map(str, numbers))]
+
+
+@pytest.mark.skipif(not SET_ROBUST_LIST, reason="the numbers of system calls are not known here")
+@pytest.mark.parametrize("lives", [
+    [sandbox(errno.ENOSYS, SET_ROBUST_LIST)] * 2,
+    [sandbox(errno.EPERM, SET_ROBUST_LIST, GET_ROBUST_LIST)] * 2,
+    [[], sandbox(errno.EPERM, SET_ROBUST_LIST), []],
+], ids=["unknown", "refused", "by turns"])
+def test_a_daemon_whose_death_a_sandbox_hides_is_not_believed_for_ever(daemons, runner, lives):
+    daemon = daemons(runner, prefix=lives[0]).start()
+    winner = daemon.tune()[0]["config"]
+    pin = ["pin", *shape(), "--config", ",".join(f"{name}={value}" for name, value in winner.items())]
+    with Asker(daemon.path) as asker:
+        for life, prefix in enumerate(lives):
+            if life > 0:
+                daemon.prefix = prefix
+                daemon.start()
+                # An answer of the last life, and of the one before, is not given again once another daemon answers.
+                daemon.ctl(*(pin if life % 2 else ["unpin", *shape()]))
+                harness.until(lambda: not asker.lookup()[1] & AWAY, "the client is back")
+            wanted = "pinned" if life % 2 else "tuned"
+            assert asker.lookup()[0] == wanted
+            source, flags, _, _ = asker.lookup()
+            assert (source, flags) == (wanted, 0 if prefix else KEPT)
+            daemon.kill()
+            source, flags, _, _ = asker.lookup()
+            assert source in (wanted, "default") and flags & AWAY
