@@ -166,6 +166,13 @@ static bool load_job(void *data, const struct ft_job *stored)
 	return true;
 }
 
+/* Where others may use all of the device, one round at a time with a wait after each would be all that came of making
+ * way: nothing would ever be done. */
+static bool shares_device(const struct options *options)
+{
+	return options->background == OPTIONS_BACKGROUND_ALWAYS || options->background_load >= 100;
+}
+
 static void sweep_event(void *data, struct ft_event *event)
 {
 	struct queue *queue = data;
@@ -174,7 +181,8 @@ static void sweep_event(void *data, struct ft_event *event)
 		queue->restarts += strcmp(event->event, "restarted") == 0 ? 1 : 0;
 	(void)snprintf(event->state, sizeof(event->state), "running");
 	queue->events->event(queue->data, event);
-	if (queue->running != NULL && is_background(queue->running) && sweep_is_disturbed(&queue->sweep)) {
+	if (queue->running != NULL && is_background(queue->running) && !shares_device(queue->options) &&
+	        sweep_is_disturbed(&queue->sweep)) {
 		queue->disturbed = true;
 		make_way(queue);
 	}

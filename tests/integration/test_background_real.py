@@ -1,0 +1,115 @@
+"""Work that nobody waits for, by the real CPU runner: what made-up runners cannot show is how its real sweeps end."""
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+import harness
+from harness import BUILD, PATIENCE, problem, shape, until
+
+CORES = sorted(os.sched_getaffinity(0))
+ALWAYS = ["--background", "always", "--background-wait", "0.05", "--budget", "2"]
+# Asks before each sweep how busy the device is, and takes any answer.
+IDLE = ["--background", "idle", "--background-load", "100", "--background-wait", "0.05", "--budget", "2"]
+SHAPES = [{"m": m, "n": 1024} for m in (1, 16, 128)]
+# A sweep takes a second or two, and is repeated once where it was disturbed.
+SWEPT = 60 * PATIENCE
+
+
+@contextlib.contextmanager
+def load(program="while True: pass"):
+    """Something that keeps every core busy."""
+    busy = [subprocess.Popen([sys.executable, "-c", program], preexec_fn=lambda core=core: os.sched_setaffinity(0, {core}))
+            for core in CORES]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(params=["idle", "busy"])
+def machine(request):
+    with load() if request.param == "busy" else contextlib.nullcontext():
+        yield request.param
+
+
+def lookups(daemon, **more):
+    """How all shapes are answered: by a daemon whose loop turns, or not at all."""
+    with daemon.peer() as peer:
+        return [peer.call("lookup", kernel="rmsnorm", problem=problem(**fields), **more) for fields in SHAPES]
+
+
+def sources(answers):
+    return {answer["source"] for answer in answers}
+
+
+def all_tuned(daemon):
+    until(lambda: sources(lookups(daemon)) == {"tuned"}, "all are tuned", SWEPT)
+
+
+def heard(daemon):
+    daemon.start()
+    until(lambda: daemon.lookup(m=3).get("reason") != "probing", "the device is heard")
+    return daemon
+
+
+def causes(daemon):
+    return [job["cause"] for job in daemon.ctl("jobs").json["jobs"] if job["state"] == "done"]
+
+
+@pytest.mark.parametrize("arguments", [ALWAYS, IDLE], ids=["always", "idle"])
+def test_misses_are_tuned_and_the_daemon_answers_and_ends(daemons, machine, arguments):
+    daemon = heard(daemons(arguments=arguments))
+    assert "tuned" not in sources(lookups(daemon, tune_on_miss=True)), machine
+    all_tuned(daemon)
+    assert causes(daemon).count("miss") == len(SHAPES)
+    daemon.stop()
+
+
+def test_what_the_example_asked_for_is_tuned(daemons):
+    daemon = heard(daemons(arguments=IDLE))
+    asked = [BUILD / "client/example-lookup", "256"]
+    environment = {**os.environ, "FLYTUNE_SOCKET": str(daemon.path)}
+
+    def answers():
+        done = subprocess.run(asked, env=environment, stdout=subprocess.PIPE, text=True, check=True,
+                              timeout=harness.DEADLINE)
+        return [line.split()[4] for line in done.stdout.splitlines()]
+    assert "tuned" not in answers()
+    until(lambda: answers() == ["tuned"] * 4, "its four problems are tuned", SWEPT)
+    daemon.stop()
+
+
+def test_after_an_upgrade_all_are_tuned_again(daemons, machine, tmp_path):
+    relay = harness.write_relay(tmp_path / "relay", b"compiler=")
+    daemon = heard(daemons(relay, arguments=ALWAYS))
+    lookups(daemon, tune_on_miss=True)
+    all_tuned(daemon)
+    daemon.stop()
+    harness.write_relay(relay, b"compilex=")
+    daemon.start()
+    until(lambda: {answer.get("reason", "")[:5] for answer in lookups(daemon)} != {"probi"}, "the device is heard")
+    all_tuned(daemon)
+    assert "upgrade" in causes(daemon), machine
+
+    def at_rest():
+        status = daemon.status()
+        return not status["background"]["waiting"] and not status["jobs"]["running"] and not status["jobs"]["queued"]
+    until(at_rest, "the rest is swept", SWEPT)
+    daemon.stop()
+
+
+def test_what_was_measured_on_a_busy_machine_is_measured_again(daemons):
+    daemon = heard(daemons(arguments=IDLE))
+    # Whoever wakes up a thousand times a second takes a core away in every launch that lasts for milliseconds.
+    with load("import time\nwhile True: time.sleep(0.0005)"):
+        def disturbed():
+            daemon.tune("--force", m=1024)
+            return "something else used" in daemon.ctl("explain", *shape(m=1024), as_json=False).output
+        until(disturbed, "a sweep is disturbed", SWEPT)
+    until(lambda: "busy" in causes(daemon), "it is measured again", SWEPT)
+    daemon.stop()
