@@ -339,6 +339,12 @@ static struct connection *add_connection(flytune_client *client, bool pooled)
 	return connection;
 }
 
+/* The daemon was there and went: most likely it is being restarted. */
+static void note_loss(flytune_client *client)
+{
+	atomic_store_explicit(&client->lost_at, clock_now(), memory_order_relaxed);
+}
+
 /* Connects, or goes on with the hello that is still unanswered. Only the thread that set `connecting` comes
  * here, and the lock is not held. */
 static enum call_result attempt(flytune_client *client, struct connection *connection, uint64_t deadline,
@@ -356,7 +362,8 @@ static enum call_result attempt(flytune_client *client, struct connection *conne
 	if (result != CALL_LOST || hurried || strcmp(error->code, FT_E_AWAY) != 0)
 		return result;
 	/* A daemon that is stopping closes what it took and has not heard yet. Where the service manager holds
-	 * the socket, the next daemon is behind it already. */
+	 * the socket, the next daemon is behind it already; else it comes soon. */
+	note_loss(client);
 	connection_reset(connection);
 	result = connection_start(connection, client->socket, client->name, deadline, error);
 	return result == CALL_DONE ? connection_finish(connection, deadline, error) : result;
@@ -485,16 +492,31 @@ static enum call_result take(flytune_client *client, uint64_t deadline, bool pat
 	return result;
 }
 
-enum call_result client_take(flytune_client *client, uint64_t deadline, bool patient,
+/* Whoever is patient waits for a daemon that went a moment ago. A lookup has a default to give instead, and does not. */
+static enum call_result take_when_back(flytune_client *client, uint64_t deadline, bool patient, bool pooled,
         struct connection **connection, struct ft_error *error)
 {
-	return take(client, deadline, patient, true, connection, error);
+	uint64_t first_lost_at = 0;
+
+	for (;;) {
+		enum call_result result = take(client, deadline, patient, pooled, connection, error);
+		uint64_t now = clock_now();
+
+		/* From the first loss on, so that one who closes on everybody is not waited for without end. */
+		if (first_lost_at == 0)
+			first_lost_at = atomic_load_explicit(&client->lost_at, memory_order_relaxed);
+		if (result != CALL_LOST || !patient || strcmp(error->code, FT_E_AWAY) != 0 ||
+		        first_lost_at == 0 || now >= deadline ||
+		        now > first_lost_at + COME_BACK_MS * CLOCK_MS)
+			return result;
+		poll(NULL, 0, LOOK_AGAIN_MS);
+	}
 }
 
 enum call_result client_take_own(
         flytune_client *client, uint64_t deadline, struct connection **connection, struct ft_error *error)
 {
-	return take(client, deadline, true, false, connection, error);
+	return take_when_back(client, deadline, true, false, connection, error);
 }
 
 void client_give(flytune_client *client, struct connection *connection)
@@ -545,33 +567,16 @@ static void drop_idle(flytune_client *client)
 	pthread_mutex_unlock(&client->lock);
 }
 
-/* Whether a call that was lost is to be asked again: the daemon was there a moment ago, so it is most likely being
- * restarted. A lookup has a default to give instead, and does not wait for it. */
-static bool comes_back(
-        const flytune_client *client, uint64_t deadline, bool patient, const struct ft_error *error)
-{
-	uint64_t lost_at = atomic_load_explicit(&client->lost_at, memory_order_relaxed);
-	uint64_t now = clock_now();
-
-	if (!patient || lost_at == 0 || strcmp(error->code, FT_E_AWAY) != 0 || now >= deadline ||
-	        now - lost_at > COME_BACK_MS * CLOCK_MS)
-		return false;
-	poll(NULL, 0, LOOK_AGAIN_MS);
-	return true;
-}
-
 enum call_result client_call(flytune_client *client, const char *method, const struct ft_message *message,
         const void *body, uint64_t deadline, bool patient, struct connection **connection,
         struct ft_envelope *reply, struct ft_error *error)
 {
 	enum call_result result = CALL_LOST;
 
-	for (int lost = 0; lost < CALL_ATTEMPTS;) {
+	for (int lost = 0; lost < CALL_ATTEMPTS; lost++) {
 		bool stale;
 
-		result = client_take(client, deadline, patient, connection, error);
-		if (result == CALL_LOST && comes_back(client, deadline, patient, error))
-			continue;
+		result = take_when_back(client, deadline, patient, true, connection, error);
 		if (result != CALL_DONE)
 			return result;
 		stale = (*connection)->used || lost == 0;
@@ -589,8 +594,7 @@ enum call_result client_call(flytune_client *client, const char *method, const s
 			if (stale && strcmp(error->code, FT_E_AWAY) == 0) {
 				client_drop(client, *connection, NULL);
 				drop_idle(client);
-				atomic_store_explicit(&client->lost_at, clock_now(), memory_order_relaxed);
-				lost++;
+				note_loss(client);
 				continue;
 			}
 			client_drop(client, *connection, error);
@@ -602,6 +606,28 @@ enum call_result client_call(flytune_client *client, const char *method, const s
 			client_drop(client, *connection, NULL);
 			return result;
 		}
+	}
+	return result;
+}
+
+enum call_result client_call_own(flytune_client *client, const char *method, const struct ft_message *message,
+        const void *body, uint64_t deadline, connection_notice notice, void *data,
+        struct connection **connection, struct ft_envelope *reply, struct ft_error *error)
+{
+	enum call_result result = CALL_LOST;
+
+	for (int lost = 0; lost < CALL_ATTEMPTS; lost++) {
+		result = client_take_own(client, deadline, connection, error);
+		if (result != CALL_DONE)
+			return result;
+		result = connection_call(
+		        *connection, method, message, body, deadline, notice, data, reply, error);
+		if (result == CALL_DONE)
+			return result;
+		client_drop(client, *connection, NULL);
+		if (result != CALL_LOST || strcmp(error->code, FT_E_AWAY) != 0)
+			return result;
+		note_loss(client);
 	}
 	return result;
 }

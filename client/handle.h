@@ -69,11 +69,7 @@ void client_forked(flytune_client *client);
 /* In a forked child: closes its copy of a descriptor that belongs to the parent. */
 void client_close_inherited(struct connection *connection);
 
-/* A pooled connection, marked busy; it goes back with client_give or client_drop. Who has an answer of his
- * own is not `patient`: he waits PROBE_WAIT_MS at most for a daemon that was away. */
-enum call_result client_take(flytune_client *client, uint64_t deadline, bool patient,
-        struct connection **connection, struct ft_error *error);
-/* As client_take, but a fresh connection outside of the pool. */
+/* A fresh connection outside of the pool, marked busy; it goes back with client_give or client_drop. */
 enum call_result client_take_own(
         flytune_client *client, uint64_t deadline, struct connection **connection, struct ft_error *error);
 /* After a call that succeeded. A connection of one's own is closed. */
@@ -81,13 +77,19 @@ void client_give(flytune_client *client, struct connection *connection);
 /* After one that did not. With `error`, the daemon counts as away because of it. */
 void client_drop(flytune_client *client, struct connection *connection, const struct ft_error *error);
 
-/* One request and its reply on a pooled connection. A connection that turns out to have died since it was
+/* One request and its reply on a pooled connection. Who has an answer of his own is not `patient`: he waits PROBE_WAIT_MS
+ * at most for a daemon that was away. A connection that turns out to have died since it was
  * last used is replaced and the request sent again, so it must be one that may be repeated; a patient call then waits
  * for a daemon that is restarted. After CALL_DONE
  * the caller reads the reply and then hands the connection back; otherwise that is done. */
 enum call_result client_call(flytune_client *client, const char *method, const struct ft_message *message,
         const void *body, uint64_t deadline, bool patient, struct connection **connection,
         struct ft_envelope *reply, struct ft_error *error);
+
+/* The same on a fresh connection outside of the pool, which hears of notices as well. */
+enum call_result client_call_own(flytune_client *client, const char *method, const struct ft_message *message,
+        const void *body, uint64_t deadline, connection_notice notice, void *data,
+        struct connection **connection, struct ft_envelope *reply, struct ft_error *error);
 
 /* For calls other than lookups: client_enter, client_call and the usual deadline. FLYTUNE_OK, or the error.
  */

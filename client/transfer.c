@@ -185,7 +185,6 @@ enum flytune_code flytune_import_begin(
 	struct ft_empty request = {0};
 	struct ft_envelope reply = {0};
 	struct ft_error error;
-	enum flytune_code code;
 
 	if (import == NULL) {
 		ft_fail(&error, FT_E_MEMORY, "out of memory");
@@ -194,16 +193,12 @@ enum flytune_code flytune_import_begin(
 	client_enter(client);
 	import->client = client;
 	ft_writer_init_growing(&import->rows, (size_t)2 * BYTES_AT_ONCE);
-	if (client_take_own(client, clock_after(client->call_timeout_ms), &import->connection, &error) !=
-	        CALL_DONE) {
+	if (client_call_own(client, "import_begin", &ft_empty_message, &request,
+	            clock_after(client->call_timeout_ms), NULL, NULL, &import->connection, &reply,
+	            &error) != CALL_DONE) {
 		import->connection = NULL;
 		flytune_import_free(import);
 		return outcome(out, &error);
-	}
-	code = ask(import, "import_begin", &ft_empty_message, &request, 1, &reply, out);
-	if (code != FLYTUNE_OK) {
-		flytune_import_free(import);
-		return code;
 	}
 	*made = import;
 	return FLYTUNE_OK;

@@ -50,15 +50,6 @@ static int on_notice(void *data, const struct ft_envelope *notice)
 	return listener->events(listener->data, &shown);
 }
 
-static enum call_result watch(struct connection *connection, const struct ft_job_request *request,
-        uint64_t deadline, struct listener *listener, struct ft_error *error)
-{
-	struct ft_envelope reply;
-
-	return connection_call(connection, "watch", &ft_job_request_message, request, deadline, on_notice,
-	        listener, &reply, error);
-}
-
 static bool same_value(const struct flytune_value *a, const struct flytune_value *b)
 {
 	return strcmp(a->name, b->name) == 0 && strcmp(a->text, b->text) == 0 && a->number == b->number;
@@ -112,7 +103,8 @@ static enum call_result wait_once(flytune_client *client, const struct flytune_j
 		return result;
 	(void)job_request(asked, &request);
 	if (listener->events != NULL)
-		result = watch(connection, &request, deadline, listener, error);
+		result = connection_call(connection, "watch", &ft_job_request_message, &request, deadline,
+		        on_notice, listener, &reply, error);
 	if (result == CALL_DONE)
 		result = connection_call(connection, "wait", &ft_job_request_message, &request, deadline,
 		        listener->events != NULL ? on_notice : NULL, listener, &reply, error);
@@ -182,6 +174,7 @@ enum flytune_code flytune_watch(flytune_client *client, const struct flytune_job
 	struct flytune_event begin = {.size = sizeof begin, .event = "watching"};
 	struct ft_job_request request;
 	struct connection *connection;
+	struct ft_envelope reply;
 	struct ft_error error;
 	enum call_result result;
 
@@ -189,14 +182,13 @@ enum flytune_code flytune_watch(flytune_client *client, const struct flytune_job
 		return outcome_unsized(out, "flytune_job");
 	begin.job = request.job;
 	client_enter(client);
-	result = client_take_own(client, deadline, &connection, &error);
-	if (result != CALL_DONE)
-		return outcome(out, &error);
-	result = watch(connection, &request, deadline, &listener, &error);
-	if (result == CALL_DONE)
+	result = client_call_own(client, "watch", &ft_job_request_message, &request, deadline, on_notice,
+	        &listener, &connection, &reply, &error);
+	if (result == CALL_DONE) {
 		result = events(data, &begin) != 0
 		        ? CALL_STOPPED
 		        : connection_listen(connection, deadline, on_notice, &listener, &error);
-	client_drop(client, connection, NULL);
+		client_drop(client, connection, NULL);
+	}
 	return result == CALL_STOPPED ? FLYTUNE_OK : outcome(out, &error);
 }

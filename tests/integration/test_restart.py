@@ -195,3 +195,28 @@ def test_the_end_leaves_a_socket_that_another_put_in_its_place(daemon):
         other.bind(str(daemon.path))
         daemon.stop()
         assert daemon.path.exists()
+
+
+@pytest.mark.parametrize("command", [["status"], ["tune", *shape()], ["jobs"], ["misses"], ["pause"], ["export", "-"],
+                                     ["import", "-"], ["devices"], ["forget", *shape()]], ids=lambda words: words[0])
+def test_a_first_call_that_a_daemon_took_and_did_not_greet_is_asked_of_the_next(daemons, runner, tmp_path, command):
+    daemon = daemons(runner)
+    rows = tmp_path / "rows"
+    if command[0] == "import":
+        daemon.start()
+        daemon.ctl("export", rows)
+        daemon.stop()
+        command = ["import", rows]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(daemon.path))
+        listener.listen(8)
+        listener.settimeout(harness.DEADLINE)
+        call = daemon.ctl_start(*command)
+        # As a daemon that is told to stop: what it has taken and not heard is closed, and so is the socket.
+        taken, _ = listener.accept()
+        assert b"hello" in taken.recv(4096)
+    daemon.path.unlink()
+    taken.close()
+    daemon.start()
+    output, complaint = call.communicate(timeout=harness.DEADLINE)
+    assert call.returncode == 0, f"{output}{complaint}"

@@ -261,6 +261,117 @@ static void a_restart_between_two_calls_is_not_noticed(void **state)
 	flytune_close(client);
 }
 
+/* A call that is made while the daemon stops: it took the connection, and goes before it says hello. */
+struct first_call {
+	flytune_client *client;
+	flytune_problem *problem;
+	enum flytune_code (*make)(const struct first_call *call, struct flytune_error *error);
+	enum flytune_code code;
+	struct flytune_error error;
+	pthread_t thread;
+	atomic_bool told; /* that the daemon is away */
+};
+
+static enum flytune_code first_status(const struct first_call *call, struct flytune_error *error)
+{
+	struct flytune_status status;
+
+	flytune_status_init(&status);
+	return flytune_status(call->client, &status, NULL, error);
+}
+
+static enum flytune_code first_tune(const struct first_call *call, struct flytune_error *error)
+{
+	struct flytune_job job;
+
+	flytune_job_init(&job);
+	return flytune_tune(call->client, call->problem, NULL, &job, NULL, error);
+}
+
+static enum flytune_code first_wait(const struct first_call *call, struct flytune_error *error)
+{
+	struct flytune_job job = {.size = sizeof job, .job = 42};
+
+	return flytune_wait(call->client, &job, PATIENT_MS, NULL, NULL, NULL, error);
+}
+
+static int stop_at_once(void *data, const struct flytune_event *event)
+{
+	(void)data;
+	(void)event;
+	return 1;
+}
+
+static enum flytune_code first_watch(const struct first_call *call, struct flytune_error *error)
+{
+	return flytune_watch(call->client, NULL, PATIENT_MS, stop_at_once, NULL, error);
+}
+
+static void *make_call(void *data)
+{
+	struct first_call *call = data;
+
+	call->code = call->make(call, &call->error);
+	return NULL;
+}
+
+static void note_away(void *data, enum flytune_log_level level, const char *message)
+{
+	struct first_call *call = data;
+
+	(void)message;
+	if (level == FLYTUNE_LOG_WARNING)
+		atomic_store(&call->told, true);
+}
+
+static enum fake_act leave_at_hello(
+        struct fake_session *session, const struct ft_envelope *request, void *data)
+{
+	(void)data;
+	(void)request;
+	fake_wait_gate(session->fake);
+	return FAKE_CLOSE;
+}
+
+static void a_first_call_that_meets_a_restart_before_the_hello_is_not_lost(void **state)
+{
+	static enum flytune_code (*const calls[])(const struct first_call *, struct flytune_error *) = {
+	        first_status, first_tune, first_wait, first_watch};
+	const fake_hook nothing = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+		struct first_call call = {.make = calls[i], .problem = rmsnorm(64)};
+		struct flytune_options options;
+		uint64_t deadline = clock_after(PATIENT_MS);
+
+		flytune_options_init(&options);
+		options.call_timeout_ms = PATIENT_MS;
+		options.log = note_away;
+		options.log_data = &call;
+		fake.hook = leave_at_hello;
+		fake_listen(&fake);
+		call.client = fake_client(&fake, &options);
+		assert_int_equal(pthread_create(&call.thread, NULL, make_call, &call), 0);
+		fake_await_arrivals(&fake, 1);
+		fake_stop(&fake);
+		/* It has found nobody there by now; the next daemon takes its time. */
+		while (!atomic_load(&call.told)) {
+			assert_true(clock_now() < deadline);
+			poll(NULL, 0, 1);
+		}
+		fake.hook = nothing;
+		fake_listen(&fake);
+		pthread_join(call.thread, NULL);
+		if (call.code != FLYTUNE_OK)
+			print_error("call %zu: %s\n", i, call.error.message);
+		assert_int_equal(call.code, FLYTUNE_OK);
+		flytune_close(call.client);
+		flytune_problem_free(call.problem);
+		fake_stop(&fake);
+	}
+}
+
 struct said {
 	int warnings, infos;
 };
@@ -453,6 +564,7 @@ int main(void)
 	        ROW(a_problem_is_refused_by_its_kernel_without_a_daemon),
 	        ROW(answers_given_before_stay_valid),
 	        ROW(a_restart_between_two_calls_is_not_noticed),
+	        ROW(a_first_call_that_meets_a_restart_before_the_hello_is_not_lost),
 	        ROW(going_away_and_coming_back_are_said_once),
 	        ROW(a_named_generation_travels_and_never_falls_back),
 	        ROW(autotune_0_asks_nobody),

@@ -282,12 +282,14 @@ static void a_daemon_that_turns_us_away_says_why(void **state)
 		fake_hook hook;
 		enum flytune_code code;
 		const char *word;
+		int most; /* connections */
 	} cases[] = {
-	        {close_at_hello, FLYTUNE_E_AWAY, "hello"},
-	        {refuse_hello, FLYTUNE_E_BUSY, "clients"},
-	        {speak_another_version, FLYTUNE_E_PROTOCOL, "version 99"},
-	        {speak_another_version, FLYTUNE_E_PROTOCOL, "upgrade the library"},
-	        {refuse_the_version, FLYTUNE_E_PROTOCOL, "upgrade the daemon"},
+	        {close_at_hello, FLYTUNE_E_AWAY, "hello",
+	                20}, /* it may be restarting: for 5 s, with growing pauses */
+	        {refuse_hello, FLYTUNE_E_BUSY, "clients", 2},
+	        {speak_another_version, FLYTUNE_E_PROTOCOL, "version 99", 2},
+	        {speak_another_version, FLYTUNE_E_PROTOCOL, "upgrade the library", 2},
+	        {refuse_the_version, FLYTUNE_E_PROTOCOL, "upgrade the daemon", 2},
 	};
 	struct flytune_answer answer;
 	struct flytune_error error;
@@ -306,7 +308,7 @@ static void a_daemon_that_turns_us_away_says_why(void **state)
 			assert_int_equal(look_up(client, 64, &answer, NULL), FLYTUNE_OK);
 			assert_alone(&answer);
 		}
-		assert_true(atomic_load(&fake.accepted) - before <= 2);
+		assert_true(atomic_load(&fake.accepted) - before <= cases[i].most);
 		flytune_close(client);
 	}
 }

@@ -30,8 +30,8 @@
  * analytic default, by the same rule that the daemon uses; the answer is marked. A daemon that is away is
  * tried again by one caller at a time: within 0.1 s where nobody listens on its socket, and where it does not serve
  * after a pause that grows from 0.1 s to 5 s; meanwhile lookups cost no wait.
- *  - A restart of the daemon loses no call: one that it did not answer before it went is asked of the next, for up
- * to 5 s. (What such a call changes does no harm when it is done twice.)
+ *  - A restart of the daemon loses no call: one that it did not answer before it went, be it the first, which it did not
+ * even greet, is asked of the next, for up to 5 s. (What such a call changes does no harm when it is done twice.)
  *  - It starts no threads and no processes, touches no signal and no global setting, never prints, never ends
  * the process, raises no SIGPIPE. Descriptors are close-on-exec and above 2.
  *  - The environment is read in flytune_open and nowhere else.
