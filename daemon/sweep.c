@@ -371,8 +371,25 @@ static bool is_tried(const struct sweep *sweep, uint32_t index)
 	return sweep->picked == NULL || sweep->picked[index];
 }
 
+/* Of the winner that is stored under this very identity, which a tie leaves in its place; -1: there is none. */
+static int32_t find_served(const struct sweep *sweep)
+{
+	struct store_answer known;
+	int32_t index = -1;
+
+	if (store_begin(sweep->store, NULL) != 0)
+		return -1;
+	if (store_get_answer(sweep->store, &sweep->subject.key, &known, NULL) == 1 && known.winner.set &&
+	        known.winner.identity == sweep->subject.kernel->identity &&
+	        ft_problem_equal(&known.problem, &sweep->subject.problem))
+		index = trials_find(sweep->trials, &known.winner.config);
+	store_end(sweep->store);
+	return index;
+}
+
 static void write_members(const struct sweep *sweep, struct ft_writer *writer, struct ft_sweep_member *member)
 {
+	const int32_t served = find_served(sweep);
 	struct ft_writer samples;
 
 	ft_writer_init_growing(&samples, ft_bounds_request.bytes);
@@ -392,6 +409,7 @@ static void write_members(const struct sweep *sweep, struct ft_writer *writer, s
 		member->same_as = trial->status == TRIAL_SAME_CODE ? trial->same_as : 0;
 		member->verified = trial->verified;
 		member->dropped = trial->dropped;
+		member->served = (int64_t)i == served;
 		ft_writer_reset(&samples);
 		if (trial->sample_ps != NULL) {
 			ft_write_array(&samples, sweep->trials->rounds);

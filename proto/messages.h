@@ -505,6 +505,7 @@ FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 	F(UINT, same_as, 0, FT_OPTIONAL)         /* same_code_as: index of the member timed in its stead */ \
 	F(BOOL, verified, 0, FT_OPTIONAL)        /* before timing */                                        \
 	F(BOOL, dropped, 0, FT_OPTIONAL)         /* by the decision, in an earlier round */                 \
+	F(BOOL, served, 0, FT_OPTIONAL)          /* it is the winner that is stored now */                  \
 	F(RAW, samples, 0, FT_OPTIONAL) /* picoseconds, one a round so far; 0: not measured in that round */
 FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
 

@@ -2,7 +2,7 @@
  *
  * The runner drives a sweep as: prepare; build_start for every member that may still win, build_wait until
  * all are in, verifying each as it comes; warm; one measure of each that is thrown away; rounds of measure;
- * verify the finalists again; finish. Calls come from one thread, though the runner has another that watches
+ * verify the finalists again, audit the winner; finish. Calls come from one thread, though the runner has another that watches
  * the socket. A backend never talks to the daemon, never decides, and need not guard against its own crash or
  * hang: the runner tells the daemon which config was on the device, from a signal handler or its watching
  * thread. Processes that a backend starts must not inherit descriptor 3 and must die with it
@@ -83,8 +83,14 @@ struct ft_backend {
 	 * all. */
 	int (*build_wait)(struct ft_backend *self, struct ft_built *built, struct ft_error *error);
 	/* Whole output against the reference, with guards. 0 and the largest relative error; 1 if it is
-	 * wrong, with `error` saying where and how; -1 if it could not be run; or FT_BACKEND_LOST. */
+	 * wrong, with `error` saying where and how; -1 if it could not be run; or FT_BACKEND_LOST. A config that
+	 * wrote into its input or weight is wrong, and they are as before again: no config is judged by what
+	 * another did, in verification or when it was timed. */
 	int (*verify)(struct ft_backend *self, size_t index, double *largest, struct ft_error *error);
+	/* At least so many launches of one that was verified, run as timed ones are, the whole output of each compared with what is
+	 * known to be right; `checked` gets how many. Results as of verify. NULL: there is no such thing. */
+	int (*audit)(struct ft_backend *self, size_t index, uint64_t launches, uint64_t *checked,
+	        struct ft_error *error);
 	/* Brings the device to a steady state and sizes the batches; called before the first round. */
 	int (*warm)(struct ft_backend *self, struct ft_error *error);
 	/* One more part of a sample of one config; 0 in `sample_ps` while there are more to come. Parts of others

@@ -40,6 +40,7 @@ enum {
 	WINDOWS = 15, /* of a sample, where launches are short */
 	WINDOWS_MOST = 64,
 	STEAL_ROUGH = 10, /* percent of the processors that the host took away */
+	AUDIT_SHIFTS = 2,
 	SETTLE_LEAST = 8, /* launches in a window of which one more, before it, is not too many */
 };
 
@@ -55,6 +56,7 @@ struct extent {
 	size_t stride; /* bytes from row to row */
 	size_t data;   /* bytes from the first element to the last */
 	size_t size;   /* with the guards, a whole number of pages: what is verified */
+	size_t input;  /* the same of an input, which has one row more */
 	size_t slot;   /* without, a whole number of cache lines: what is timed */
 };
 
@@ -114,8 +116,10 @@ struct cpu {
 	size_t step; /* from one to the next, so that no prefetcher guesses it */
 	char *weight;
 	size_t weight_size;
-	uint64_t *hash; /* of the verified input, a piece each */
-	size_t pieces;
+	uint64_t *hash;                /* of the verified input, a piece each */
+	uint64_t *right[AUDIT_SHIFTS]; /* of the output that belongs to it, read from that row on */
+	size_t audited;                /* whose those are */
+	uint64_t audits;               /* launches since */
 	uint64_t weight_hash;
 	bool launched; /* something ran since input and weight were compared last */
 	uint64_t seed;
@@ -261,7 +265,7 @@ static char *verified_in(const struct cpu *cpu)
 
 static char *verified_out(const struct cpu *cpu)
 {
-	return verified_in(cpu) + cpu->extent.size;
+	return verified_in(cpu) + cpu->extent.input;
 }
 
 /* Of pair `index` of those to time with. */
@@ -318,6 +322,7 @@ static double odd_factor(enum rmsnorm_dtype dtype, uint64_t kind, uint64_t rando
 struct fill {
 	const struct cpu *cpu;
 	char *data; /* row 0 */
+	size_t rows;
 	size_t rows_a_piece;
 	uint64_t seed;
 };
@@ -339,7 +344,7 @@ static void fill_piece(void *context, size_t index)
 	const struct cpu *cpu = fill->cpu;
 	const struct rmsnorm_problem *problem = &cpu->problem;
 	size_t first = index * fill->rows_a_piece;
-	size_t end = problem->m - first > fill->rows_a_piece ? first + fill->rows_a_piece : problem->m;
+	size_t end = fill->rows - first > fill->rows_a_piece ? first + fill->rows_a_piece : fill->rows;
 	for (size_t row = first; row < end; row++) {
 		char *data = fill->data + row * cpu->extent.stride;
 		uint64_t state = mix(fill->seed ^ mix(row));
@@ -359,17 +364,12 @@ static size_t rows_a_piece(const struct cpu *cpu)
 	return rows > 0 ? rows : 1;
 }
 
-static size_t row_pieces(const struct cpu *cpu)
-{
-	size_t rows = rows_a_piece(cpu);
-	return (cpu->problem.m + rows - 1) / rows;
-}
-
 /* Rows alone: what lies between them stays poison. */
-static void fill_rows(struct cpu *cpu, char *data, uint64_t seed)
+static void fill_rows(struct cpu *cpu, char *data, size_t rows, uint64_t seed)
 {
-	struct fill fill = {.cpu = cpu, .data = data, .rows_a_piece = rows_a_piece(cpu), .seed = seed};
-	in_parallel(cpu, row_pieces(cpu), fill_piece, &fill);
+	struct fill fill = {
+	        .cpu = cpu, .data = data, .rows = rows, .rows_a_piece = rows_a_piece(cpu), .seed = seed};
+	in_parallel(cpu, (rows + fill.rows_a_piece - 1) / fill.rows_a_piece, fill_piece, &fill);
 }
 
 struct blocks {
@@ -387,10 +387,15 @@ static void poison_block(void *context, size_t index)
 	memset(blocks->to + offset, POISON, blocks->size - offset > PIECE ? PIECE : blocks->size - offset);
 }
 
-static void poison(struct cpu *cpu, char *array)
+static size_t pieces_of(size_t size)
 {
-	struct blocks blocks = {.to = array, .size = cpu->extent.size};
-	in_parallel(cpu, cpu->pieces, poison_block, &blocks);
+	return (size + PIECE - 1) / PIECE;
+}
+
+static void poison(struct cpu *cpu, char *array, size_t size)
+{
+	struct blocks blocks = {.to = array, .size = size};
+	in_parallel(cpu, pieces_of(size), poison_block, &blocks);
 }
 
 /* The pattern to all pieces of an arena's inputs, where it is not there yet or no longer; and outputs that are there. */
@@ -413,6 +418,12 @@ static void hash_block(void *context, size_t index)
 	blocks->hash[index] = XXH3_64bits(blocks->from + offset, size);
 }
 
+static void note_hashes(struct cpu *cpu, const char *array, size_t size, uint64_t *hash)
+{
+	struct blocks blocks = {.from = array, .size = size, .hash = hash};
+	in_parallel(cpu, pieces_of(size), hash_block, &blocks);
+}
+
 static void check_block(void *context, size_t index)
 {
 	struct blocks *blocks = context;
@@ -420,6 +431,13 @@ static void check_block(void *context, size_t index)
 	size_t size = blocks->size - offset > PIECE ? PIECE : blocks->size - offset;
 	if (XXH3_64bits(blocks->from + offset, size) != blocks->hash[index])
 		atomic_store(&blocks->changed, true);
+}
+
+static bool has_changed(struct cpu *cpu, const char *array, size_t size, uint64_t *hash)
+{
+	struct blocks blocks = {.from = array, .size = size, .hash = hash};
+	in_parallel(cpu, pieces_of(size), check_block, &blocks);
+	return atomic_load(&blocks.changed);
 }
 
 static bool is_poison(const char *from, size_t size)
@@ -463,7 +481,7 @@ static size_t choose_step(size_t sets)
 static int choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error)
 {
 	const struct rmsnorm_problem *problem = &cpu->problem;
-	const uint64_t verified = 2 * (uint64_t)cpu->extent.size;
+	const uint64_t verified = (uint64_t)cpu->extent.input + cpu->extent.size;
 	const uint64_t timed = 2 * (uint64_t)cpu->extent.slot;
 	const uint64_t rest = 2 * (uint64_t)HUGE_PAGE; /* by which an arena is larger than what it holds */
 	const uint64_t touched = 2 * problem->m * (uint64_t)cpu->extent.row;
@@ -496,9 +514,11 @@ static int measure_extent(struct cpu *cpu, struct ft_error *error)
 	extent->row = problem->n * extent->element;
 	if (__builtin_mul_overflow(problem->row_stride, extent->element, &extent->stride) ||
 	        __builtin_mul_overflow(problem->m - 1, extent->stride, &last) ||
-	        __builtin_add_overflow(last, extent->row, &extent->data) || extent->data > SIZE_MAX / 8)
+	        __builtin_add_overflow(last, extent->row, &extent->data) || extent->data > SIZE_MAX / 8 ||
+	        extent->stride > SIZE_MAX / 8)
 		return ft_fail(error, FT_E_UNAVAILABLE, "the problem is larger than any memory");
 	extent->size = (extent->data + (size_t)2 * GUARD + page - 1) / page * page;
+	extent->input = (extent->data + extent->stride + (size_t)2 * GUARD + page - 1) / page * page;
 	extent->slot = (extent->data + line - 1) / line * line;
 	return 0;
 }
@@ -558,15 +578,20 @@ static int prepare_arena(struct cpu *cpu, struct ft_error *error)
 
 static int allocate(struct cpu *cpu, struct ft_error *error)
 {
-	cpu->memory = map_memory(2 * cpu->extent.size, error);
+	const struct extent *extent = &cpu->extent;
+	bool missing = false;
+	cpu->memory = map_memory(extent->input + extent->size, error);
 	if (!cpu->memory)
 		return -1;
-	cpu->memory_size = 2 * cpu->extent.size;
+	cpu->memory_size = extent->input + extent->size;
 	cpu->weight_size = cpu->problem.n * rmsnorm_dtype_size(cpu->problem.weight);
 	cpu->weight = aligned_alloc(64, (cpu->weight_size + 63) / 64 * 64);
-	cpu->pieces = (cpu->extent.size + PIECE - 1) / PIECE;
-	cpu->hash = calloc(cpu->pieces, sizeof(*cpu->hash));
-	if (!cpu->weight || !cpu->hash)
+	cpu->hash = calloc(pieces_of(extent->input), sizeof(*cpu->hash));
+	for (size_t i = 0; i < AUDIT_SHIFTS; i++) {
+		cpu->right[i] = calloc(pieces_of(extent->size), sizeof(*cpu->right[i]));
+		missing = missing || !cpu->right[i];
+	}
+	if (!cpu->weight || !cpu->hash || missing)
 		return ft_fail(error, FT_E_MEMORY, "no memory for the weights");
 	return cpu->shared ? 0 : prepare_arena(cpu, error);
 }
@@ -579,10 +604,9 @@ static void fill_all(struct cpu *cpu)
 	cpu->weight_hash = XXH3_64bits(cpu->weight, cpu->weight_size);
 
 	char *verified = verified_in(cpu);
-	poison(cpu, verified - GUARD);
-	fill_rows(cpu, verified, cpu->seed);
-	struct blocks blocks = {.from = verified - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
-	in_parallel(cpu, cpu->pieces, hash_block, &blocks);
+	poison(cpu, verified - GUARD, cpu->extent.input);
+	fill_rows(cpu, verified, cpu->problem.m + 1, cpu->seed);
+	note_hashes(cpu, verified - GUARD, cpu->extent.input, cpu->hash);
 }
 
 static void pin(struct cpu *cpu)
@@ -603,6 +627,7 @@ static int cpu_prepare(
 	cpu->seed = sweep->seed;
 	cpu->count = sweep->count;
 	cpu->warm_index = sweep->count;
+	cpu->audited = sweep->count;
 	cpu->at = 0;
 	cpu->samples = 0;
 	cpu->disturbed = 0;
@@ -644,6 +669,10 @@ static void cpu_finish(struct ft_backend *backend)
 	cpu->weight = NULL;
 	free(cpu->hash);
 	cpu->hash = NULL;
+	for (size_t i = 0; i < AUDIT_SHIFTS; i++) {
+		free(cpu->right[i]);
+		cpu->right[i] = NULL;
+	}
 	free(cpu->plan);
 	cpu->plan = NULL;
 	free(cpu->pending);
@@ -743,11 +772,11 @@ static void compare_piece(void *context, size_t index)
 }
 
 /* 1 and an error if the output or what surrounds it is not as it must be. */
-static int check_output(struct cpu *cpu, const char *out, size_t m, double *largest, struct ft_error *error)
+static int check_output(
+        struct cpu *cpu, const char *in, const char *out, size_t m, double *largest, struct ft_error *error)
 {
 	const struct extent *extent = &cpu->extent;
-	struct compare compare = {
-	        .cpu = cpu, .in = verified_in(cpu), .out = out, .m = m, .busy = ATOMIC_FLAG_INIT};
+	struct compare compare = {.cpu = cpu, .in = in, .out = out, .m = m, .busy = ATOMIC_FLAG_INIT};
 	compare.rows_a_piece = rows_a_piece(cpu);
 	in_parallel(cpu, (m + compare.rows_a_piece - 1) / compare.rows_a_piece, compare_piece, &compare);
 	if (compare.worst.error > *largest)
@@ -773,11 +802,8 @@ static int check_output(struct cpu *cpu, const char *out, size_t m, double *larg
  * what one config did to them. */
 static int check_inputs(struct cpu *cpu, struct ft_error *error)
 {
-	struct blocks blocks = {
-	        .from = verified_in(cpu) - GUARD, .size = cpu->extent.size, .hash = cpu->hash};
 	const char *what = NULL;
-	in_parallel(cpu, cpu->pieces, check_block, &blocks);
-	if (atomic_load(&blocks.changed))
+	if (has_changed(cpu, verified_in(cpu) - GUARD, cpu->extent.input, cpu->hash))
 		what = "input";
 	else if (XXH3_64bits(cpu->weight, cpu->weight_size) != cpu->weight_hash)
 		what = "weight";
@@ -796,18 +822,19 @@ static int check_launches(struct cpu *cpu, size_t index, double *largest, struct
 	const size_t few = m < IN_PLACE_ROWS ? m : IN_PLACE_ROWS;
 	char *in = verified_in(cpu);
 	char *out = verified_out(cpu);
-	poison(cpu, out - GUARD);
+	poison(cpu, out - GUARD, cpu->extent.size);
 	cpu->launched = true;
+	cpu->audited = cpu->count;
 	uint64_t began = ft_clock_ns();
 	launch(cpu, index, in, out, m);
 	note_work(cpu, began);
-	int result = check_output(cpu, out, m, largest, error);
+	int result = check_output(cpu, in, out, m, largest, error);
 	if (result != 0)
 		return result;
 	for (size_t row = 0; row < few; row++)
 		memcpy(out + row * cpu->extent.stride, in + row * cpu->extent.stride, cpu->extent.row);
 	launch(cpu, index, out, out, few);
-	result = check_output(cpu, out, few, largest, error);
+	result = check_output(cpu, in, out, few, largest, error);
 	if (result != 0) {
 		char message[sizeof(error->message)];
 		snprintf(message, sizeof(message), "%s", error->message);
@@ -832,6 +859,59 @@ static int cpu_verify(struct ft_backend *backend, size_t index, double *largest,
 	return result;
 }
 
+/* 1 if an output is not right. The first of either input is held against the reference, all others against that one, to
+ * the bit; and against the reference where they differ, for a sum's order may. */
+static int check_again(struct cpu *cpu, size_t shift, struct ft_error *error)
+{
+	char *out = verified_out(cpu);
+	const char *in = verified_in(cpu) + shift * cpu->extent.stride;
+	const bool known = cpu->audits >= AUDIT_SHIFTS;
+	double largest = 0;
+	if (known && !has_changed(cpu, out - GUARD, cpu->extent.size, cpu->right[shift]))
+		return 0;
+	if (check_output(cpu, in, out, cpu->problem.m, &largest, error) != 0) {
+		char message[sizeof(error->message)];
+		snprintf(message, sizeof(message), "%s", error->message);
+		ft_fail(error, FT_E_BAD_VALUE,
+		        "right at first, wrong in launch %" PRIu64 " after the timing: %s", cpu->audits + 1,
+		        message);
+		return 1;
+	}
+	if (!known)
+		note_hashes(cpu, out - GUARD, cpu->extent.size, cpu->right[shift]);
+	return 0;
+}
+
+/* Every other launch reads from the second row on: so no row's output is what the launch before left there, and neither
+ * an element that was not written nor a sum that was kept goes unseen. The odd rows, some of which are alike, are
+ * poisoned besides. */
+static int cpu_audit(struct ft_backend *backend, size_t index, uint64_t launches, uint64_t *checked,
+        struct ft_error *error)
+{
+	struct cpu *cpu = self_of(backend);
+	const struct extent *extent = &cpu->extent;
+	const size_t odd = cpu->problem.m < ODD_ROWS ? cpu->problem.m : ODD_ROWS;
+	char *out = verified_out(cpu);
+	int result = 0;
+	if (cpu->launched)
+		(void)check_inputs(cpu, NULL);
+	if (cpu->audited != index) {
+		poison(cpu, out - GUARD, extent->size);
+		cpu->audited = index;
+		cpu->audits = 0;
+	}
+	for (*checked = 0; *checked < launches && result == 0; ++*checked) {
+		size_t shift = cpu->audits % AUDIT_SHIFTS;
+		memset(out, POISON, (odd - 1) * extent->stride + extent->row);
+		uint64_t began = ft_clock_ns();
+		launch(cpu, index, verified_in(cpu) + shift * extent->stride, out, cpu->problem.m);
+		note_work(cpu, began);
+		result = check_again(cpu, shift, error);
+		cpu->audits++;
+	}
+	return check_inputs(cpu, error) != 0 ? 1 : result;
+}
+
 /* ---- measure ---- */
 
 static void empty_work(void *context, uint32_t worker)
@@ -843,6 +923,7 @@ static void empty_work(void *context, uint32_t worker)
 static void next_launch(struct cpu *cpu, size_t index)
 {
 	cpu->launched = true;
+	cpu->audited = cpu->count;
 	launch(cpu, index, timed_in(cpu, cpu->at), timed_out(cpu, cpu->at), cpu->problem.m);
 	cpu->at += cpu->step;
 	while (cpu->at >= cpu->sets)
@@ -1042,6 +1123,7 @@ struct ft_backend *ft_backend_cpu_new(void)
 	        .build_start = cpu_build_start,
 	        .build_wait = cpu_build_wait,
 	        .verify = cpu_verify,
+	        .audit = cpu_audit,
 	        .warm = cpu_warm,
 	        .measure = cpu_measure,
 	        .load = cpu_load,

@@ -242,8 +242,7 @@ static void print_trial(const struct ft_sweep *sweep, size_t index, size_t winne
 	                                 : "");
 }
 
-static int report(const struct ft_sweep *sweep, const struct ft_backend *backend,
-        const struct ft_sweep_reply *reply, bool all, double seconds)
+static int report(const struct ft_sweep *sweep, const struct ft_sweep_reply *reply, bool all, double seconds)
 {
 	bool decided = strcmp(reply->outcome, "decided") == 0;
 	size_t winner = decided ? (size_t)reply->winner : sweep->count;
@@ -263,7 +262,7 @@ static int report(const struct ft_sweep *sweep, const struct ft_backend *backend
 	}
 	free(order);
 	printf("\n%zu configs tried of %zu, %" PRIu64 " rounds, %.2f s, seed %" PRIu64 "\nmethod: %s\n",
-	        tried, sweep->count, reply->rounds, seconds, sweep->seed, backend->method);
+	        tried, sweep->count, reply->rounds, seconds, sweep->seed, reply->method);
 	if (!decided) {
 		printf("no winner: %s\n", reply->reason);
 		return STATUS_FAILED;
@@ -322,7 +321,7 @@ static int run(struct ft_backend *backend, const struct wish *wish, struct ft_er
 	if (status == 0) {
 		double seconds =
 		        (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-		status = report(&sweep, backend, &reply, wish->all, seconds);
+		status = report(&sweep, &reply, wish->all, seconds);
 	} else if (status == FT_BACKEND_LOST) {
 		ft_fail(error, FT_E_RUNNER, "the device was lost");
 	}

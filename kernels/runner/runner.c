@@ -459,6 +459,7 @@ static int read_member(struct ft_sweep *sweep, size_t index, struct ft_cursor *c
 	trial->out = member->status[0] != '\0';
 	trial->dropped = member->dropped;
 	trial->verified = member->verified;
+	trial->served = member->served;
 	memcpy(trial->status, member->status, sizeof(trial->status));
 	memcpy(trial->code, member->code, sizeof(trial->code));
 	return read_samples(sweep, index, member->samples, error);

@@ -12,6 +12,8 @@ struct ft_sweep_trial {
 	bool dropped;            /* by the decision */
 	bool verified;           /* before timing */
 	bool confirmed;          /* after it */
+	bool served;             /* what is answered now: if it is tied with the winner it may stay so */
+	uint64_t audited;        /* launches whose outputs were looked at; 0: not yet */
 	char code[FT_HASH_SIZE]; /* "" until it was built, be it in an earlier run of this sweep */
 	char status[16];         /* as in ft_runner_event, once out */
 	char reason[FT_REASON_SIZE];

@@ -26,6 +26,10 @@ struct fake {
 	size_t ends_budget;
 	uint64_t budget_ns, deadline_ns;
 	bool hasty;
+	/* Of each, the launches whose outputs were looked at, and from which on it is wrong; 0: never. */
+	uint64_t audits[CONFIGS], wrong_from[CONFIGS];
+	size_t served;           /* 1 + which one is stored */
+	uint64_t audit_takes_ns; /* a launch */
 	/* What others do. */
 	size_t disturbed_rounds;
 	unsigned load[8];
@@ -87,6 +91,20 @@ static int verify(struct ft_backend *self, size_t index, double *largest, struct
 	(void)error;
 	*largest = 0;
 	return 0;
+}
+
+static int audit(
+        struct ft_backend *self, size_t index, uint64_t launches, uint64_t *checked, struct ft_error *error)
+{
+	struct fake *fake = self_of(self);
+	for (uint64_t end = now_ns() + launches * fake->audit_takes_ns; now_ns() < end;) {
+	}
+	fake->audits[index] += launches;
+	*checked = launches;
+	if (fake->wrong_from[index] == 0 || fake->audits[index] < fake->wrong_from[index])
+		return 0;
+	ft_fail(error, FT_E_BAD_VALUE, "wrong in one launch");
+	return 1;
 }
 
 static int warm(struct ft_backend *self, struct ft_error *error)
@@ -194,6 +212,7 @@ static void fake_init(struct fake *fake)
 	                        .build_start = build_start,
 	                        .build_wait = build_wait,
 	                        .verify = verify,
+	                        .audit = audit,
 	                        .warm = warm,
 	                        .measure = measure,
 	                        .finish = finish,
@@ -217,6 +236,8 @@ static void run(struct fake *fake, uint64_t budget_ns, struct ft_sweep *sweep, s
 	assert_int_equal(ft_sweep_init(sweep, CONFIGS, &error), 0);
 	sweep->hasty = fake->hasty;
 	sweep->standard = STANDARD;
+	if (fake->served > 0)
+		sweep->trial[fake->served - 1].served = true;
 	fake->budget_ns = budget_ns;
 	if (ft_sweep_run(sweep, &fake->backend, &listener, reply, &error) != 0)
 		fail_msg("%s", error.message);
@@ -416,6 +437,70 @@ static void what_was_dropped_in_slow_rounds_races_again(void **state)
 	ft_sweep_free(&sweep);
 }
 
+static void many_launches_of_the_winner_are_looked_at_and_the_next_one_wins_if_one_is_wrong(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.wrong_from[0] = 700;
+	fake.wrong_from[1] = 1;
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_int_equal(reply.winner, 2);
+	assert_string_equal(sweep.trial[0].status, "wrong");
+	assert_string_equal(sweep.trial[1].status, "wrong");
+	assert_true(fake.audits[0] >= 700 && fake.audits[0] <= 800);
+	assert_true(fake.audits[1] <= 50);
+	assert_int_equal(fake.audits[2], 800);
+	assert_int_equal(fake.audits[STANDARD], 0);
+	assert_non_null(strstr(reply.method, "800 of the winner's launches checked"));
+	ft_sweep_free(&sweep);
+}
+
+/* All alike, so that all are tied. */
+static uint64_t alike(const struct fake *fake, size_t index)
+{
+	(void)fake;
+	(void)index;
+	return 100000000;
+}
+
+/* What is stored stays where it is tied: it is looked at as the winner is, and those that nobody will be given are not. */
+static void so_are_those_of_the_stored_one_that_a_tie_leaves_in_its_place(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.time_ps = alike;
+	fake.served = 2;
+	fake.wrong_from[1] = 750;
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_int_equal(reply.winner, STANDARD);
+	assert_int_equal(fake.audits[STANDARD], 800);
+	assert_string_equal(sweep.trial[1].status, "wrong");
+	assert_int_equal(fake.audits[0] + fake.audits[2] + fake.audits[4], 0);
+	ft_sweep_free(&sweep);
+}
+
+static void the_budget_bounds_what_is_looked_at(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.audit_takes_ns = 2000000;
+	uint64_t begin = now_ns();
+	run(&fake, 300000000, &sweep, &reply);
+	/* 800 would take 1.6 s. */
+	assert_true(now_ns() - begin < 900000000);
+	assert_true(fake.audits[reply.winner] >= 50 && fake.audits[reply.winner] < 800);
+	ft_sweep_free(&sweep);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -430,6 +515,10 @@ int main(void)
 	                a_device_that_never_is_quiet_is_waited_for_no_longer_than_a_part_of_the_budget),
 	        cmocka_unit_test(rough_weather_disturbs_all_of_a_round_and_is_told),
 	        cmocka_unit_test(what_was_dropped_in_slow_rounds_races_again),
+	        cmocka_unit_test(
+	                many_launches_of_the_winner_are_looked_at_and_the_next_one_wins_if_one_is_wrong),
+	        cmocka_unit_test(so_are_those_of_the_stored_one_that_a_tie_leaves_in_its_place),
+	        cmocka_unit_test(the_budget_bounds_what_is_looked_at),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
