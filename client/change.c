@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/cancel.h"
 #include "client/handle.h"
 #include "client/outcome.h"
 #include "client/problem.h"
@@ -11,6 +12,7 @@ static enum flytune_code change_answer(flytune_client *client, const char *metho
         struct ft_change_request *request, const flytune_problem *problem, const char *device,
         struct flytune_change *change, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct flytune_change read;
 	struct ft_change_reply changed;
 	struct connection *connection;
@@ -83,6 +85,7 @@ enum flytune_code flytune_forget(flytune_client *client, const flytune_problem *
 
 static enum flytune_code set_paused(flytune_client *client, const char *method, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_empty request = {0};
 	struct connection *connection;
 	struct ft_envelope reply;

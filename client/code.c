@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/outcome.h"
 #include "client/sized.h"
 
@@ -71,6 +72,7 @@ static int read_code(struct ft_view body, flytune_code_object **object, struct f
 enum flytune_code flytune_code(flytune_client *client, const flytune_problem *problem, const char *device,
         flytune_code_object **object, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_code_request request = {0};
 	struct connection *connection;
 	struct ft_envelope reply;
@@ -105,5 +107,7 @@ void flytune_code_describe(const flytune_code_object *object, struct flytune_cod
 
 void flytune_code_free(flytune_code_object *object)
 {
+	UNCANCELLED;
+
 	free(object);
 }

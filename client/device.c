@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "client/cancel.h"
 #include "client/list.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -56,6 +57,7 @@ flytune_device_list *device_list_read(struct ft_view data, struct ft_error *erro
 enum flytune_code flytune_devices(
         flytune_client *client, flytune_device_list **list, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_empty request = {0};
 	struct ft_devices_reply devices;
 	struct connection *connection;
@@ -90,6 +92,8 @@ int flytune_device_list_get(const flytune_device_list *list, size_t index, struc
 
 void flytune_device_list_free(flytune_device_list *list)
 {
+	UNCANCELLED;
+
 	if (list != NULL)
 		free(list->device);
 	free(list);

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "client/cancel.h"
 #include "client/fork.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -177,6 +178,7 @@ static void dispose(flytune_client *client)
 
 flytune_client *flytune_open(const struct flytune_options *options, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_error error;
 	flytune_client *client = calloc(1, sizeof *client);
 
@@ -205,6 +207,8 @@ flytune_client *flytune_open(const struct flytune_options *options, struct flytu
 
 void flytune_close(flytune_client *client)
 {
+	UNCANCELLED;
+
 	if (client == NULL)
 		return;
 	client_enter(client);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/list.h"
 #include "client/outcome.h"
 #include "client/problem.h"
@@ -112,6 +113,7 @@ enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *pr
         const struct flytune_tune_options *given, struct flytune_job *job, struct flytune_answer *answer,
         struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct flytune_job named;
 	uint64_t number;
 	struct flytune_tune_options options;
@@ -154,6 +156,7 @@ enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *pr
 enum flytune_code flytune_cancel(
         flytune_client *client, const struct flytune_job *job, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_job_request request;
 	struct connection *connection;
 	struct ft_envelope reply;
@@ -187,6 +190,7 @@ static int read_job(struct ft_view data, void *element, struct ft_error *error)
 enum flytune_code flytune_jobs(flytune_client *client, const struct flytune_job *job, flytune_job_list **list,
         struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_job_request request;
 	struct connection *connection;
 	struct ft_envelope reply;
@@ -230,6 +234,8 @@ int flytune_job_list_get(const flytune_job_list *list, size_t index, struct flyt
 
 void flytune_job_list_free(flytune_job_list *list)
 {
+	UNCANCELLED;
+
 	if (list != NULL)
 		free(list->job);
 	free(list);

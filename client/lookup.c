@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/job.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -288,6 +289,7 @@ static bool sweep_first(const struct lookup *lookup)
 static enum flytune_code answer_asking(flytune_client *client, const struct cache_key *key,
         int64_t timeout_ms, struct flytune_answer *answer, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct lookup lookup = {.client = client, .key = *key};
 	struct ft_error error;
 	bool swept = true;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/lookup.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -319,6 +320,7 @@ enum flytune_code flytune_lookup_many(flytune_client *client, flytune_problem *c
         const struct flytune_lookup_options *given, struct flytune_answer *answers,
         struct flytune_error *errors, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct many many = {.client = client,
 	        .problem = problems,
 	        .device = client->device,

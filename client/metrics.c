@@ -1,12 +1,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cancel.h"
 #include "client/handle.h"
 #include "client/outcome.h"
 
 enum flytune_code flytune_metrics(
         flytune_client *client, char **page, size_t *length, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_empty request = {0};
 	struct ft_metrics_reply metrics;
 	struct connection *connection;
@@ -37,5 +39,7 @@ enum flytune_code flytune_metrics(
 
 void flytune_text_free(char *text)
 {
+	UNCANCELLED;
+
 	free(text);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cancel.h"
 #include "client/list.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -48,6 +49,7 @@ static int read_misses(struct ft_view body, flytune_miss_list *list, struct ft_e
 enum flytune_code flytune_misses(
         flytune_client *client, size_t most, flytune_miss_list **list, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_misses_request request = {.most = most};
 	struct connection *connection;
 	struct ft_envelope reply;
@@ -88,6 +90,8 @@ void flytune_miss_list_info(const flytune_miss_list *list, struct flytune_misses
 
 void flytune_miss_list_free(flytune_miss_list *list)
 {
+	UNCANCELLED;
+
 	if (list != NULL)
 		free(list->miss);
 	free(list);

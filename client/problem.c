@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "client/cancel.h"
 #include "client/outcome.h"
 #include "client/sized.h"
 
@@ -73,6 +74,7 @@ static int fill(
 flytune_problem *flytune_problem_new(
         const char *kernel, const struct flytune_field *fields, size_t count, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_error error;
 	flytune_problem *problem;
 
@@ -132,6 +134,8 @@ flytune_problem *flytune_problem_rmsnorm(const struct flytune_rmsnorm *given, st
 
 void flytune_problem_free(flytune_problem *problem)
 {
+	UNCANCELLED;
+
 	free(problem);
 }
 

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/cancel.h"
 #include "client/device.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -82,6 +83,7 @@ static int read_status(
 enum flytune_code flytune_status(flytune_client *client, struct flytune_status *status,
         flytune_device_list **devices, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_empty request = {0};
 	struct flytune_status read;
 	struct connection *connection;
@@ -112,6 +114,7 @@ enum flytune_code flytune_status(flytune_client *client, struct flytune_status *
 
 enum flytune_code flytune_ping(flytune_client *client, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_empty request = {0};
 	struct connection *connection;
 	struct ft_envelope reply;

@@ -19,6 +19,7 @@
 #include <sys/timerfd.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/descriptor.h"
 #include "client/outcome.h"
 
@@ -408,6 +409,7 @@ enum flytune_code flytune_subscribe(flytune_client *client, flytune_problem *con
         const char *device, flytune_answer_fn changed, void *data, flytune_subscription **out_subscription,
         struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct flytune_subscription *subscription;
 	struct ft_error error;
 
@@ -437,6 +439,7 @@ int flytune_subscription_fd(const flytune_subscription *subscription)
 
 enum flytune_code flytune_dispatch(flytune_subscription *subscription, struct flytune_error *out)
 {
+	UNCANCELLED;
 	flytune_client *client = subscription->client;
 	enum call_result result;
 	struct ft_error error;
@@ -474,6 +477,7 @@ enum flytune_code flytune_dispatch(flytune_subscription *subscription, struct fl
 
 void flytune_unsubscribe(flytune_subscription *subscription)
 {
+	UNCANCELLED;
 	flytune_client *client;
 
 	if (subscription == NULL)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/list.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -113,6 +114,7 @@ fail:
 enum flytune_code flytune_export(flytune_client *client, flytune_row_fn rows, void *data,
         struct flytune_export_info *info, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct export export = {.rows = rows, .data = data};
 	struct ft_export_request request = {0};
 	struct flytune_export_info told;
@@ -181,6 +183,7 @@ static enum flytune_code ask(flytune_import *import, const char *method, const s
 enum flytune_code flytune_import_begin(
         flytune_client *client, flytune_import **made, struct flytune_error *out)
 {
+	UNCANCELLED;
 	flytune_import *import = calloc(1, sizeof *import);
 	struct ft_empty request = {0};
 	struct ft_envelope reply = {0};
@@ -341,6 +344,7 @@ static int read_row(const struct flytune_row *given, struct ft_row *row, struct 
 enum flytune_code flytune_import_add(
         flytune_import *import, const struct flytune_row *given, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct flytune_row *whole = calloc(1, sizeof *whole);
 	struct ft_row *row = calloc(1, sizeof *row);
 	enum flytune_code code = FLYTUNE_OK;
@@ -384,6 +388,7 @@ static void report(const flytune_import *import, struct flytune_import_report *t
 enum flytune_code flytune_import_check(
         flytune_import *import, struct flytune_import_report *told, struct flytune_error *out)
 {
+	UNCANCELLED;
 	enum flytune_code code;
 
 	if (told != NULL && sized_length(told) < sizeof told->size)
@@ -398,6 +403,7 @@ enum flytune_code flytune_import_check(
 enum flytune_code flytune_import_commit(
         flytune_import *import, struct flytune_import_report *told, struct flytune_error *out)
 {
+	UNCANCELLED;
 	enum flytune_code code = flytune_import_check(import, NULL, out);
 	struct ft_empty request = {0};
 	struct ft_envelope reply = {0};
@@ -427,6 +433,8 @@ int flytune_import_get_note(const flytune_import *import, size_t index, struct f
 
 void flytune_import_free(flytune_import *import)
 {
+	UNCANCELLED;
+
 	if (import == NULL)
 		return;
 	client_enter(import->client);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/effect.h"
 #include "client/list.h"
 #include "client/outcome.h"
@@ -94,6 +95,7 @@ static int read_trials(struct ft_view body, flytune_trial_list *list, struct ft_
 enum flytune_code flytune_trials(flytune_client *client, const flytune_problem *problem, const char *device,
         flytune_trial_list **list, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct ft_trials_request request = {0};
 	struct connection *connection;
 	struct ft_envelope reply;
@@ -143,6 +145,8 @@ int flytune_trial_list_effect(const flytune_trial_list *list, size_t index, stru
 
 void flytune_trial_list_free(flytune_trial_list *list)
 {
+	UNCANCELLED;
+
 	if (list != NULL) {
 		free(list->trial);
 		free(list->effect);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/answer.h"
+#include "client/cancel.h"
 #include "client/job.h"
 #include "client/outcome.h"
 #include "client/sized.h"
@@ -128,6 +129,7 @@ static enum flytune_code stopped(struct flytune_error *out)
 enum flytune_code flytune_wait(flytune_client *client, struct flytune_job *job, int64_t timeout_ms,
         flytune_event_fn events, void *data, struct flytune_answer *answer, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct listener listener = {.events = events, .data = data};
 	uint64_t deadline = clock_after(timeout_ms);
 	uint64_t lost_at = 0;
@@ -169,6 +171,7 @@ enum flytune_code flytune_wait(flytune_client *client, struct flytune_job *job, 
 enum flytune_code flytune_watch(flytune_client *client, const struct flytune_job *job, int64_t timeout_ms,
         flytune_event_fn events, void *data, struct flytune_error *out)
 {
+	UNCANCELLED;
 	struct listener listener = {.events = events, .data = data};
 	uint64_t deadline = clock_after(timeout_ms);
 	struct flytune_event begin = {.size = sizeof begin, .event = "watching"};

@@ -6,6 +6,8 @@
  *   drill threads COUNT             COUNT short-lived threads, a few lookups each
  *   drill fresh COUNT               lookups of problems that nobody asked for before, by eight threads
  *   drill connects COUNT            clients that are opened, used once and closed
+ *   drill cancel COUNT              COUNT threads that look up without rest are cancelled, each at some moment
+ *   drill cancel-at-once COUNT      the same with cancellation of the asynchronous type
  *
  * Each ends with a line "key=value …", and a status other than 0 if an answer was wrong. */
 #include <fcntl.h>
@@ -417,6 +419,70 @@ static void connect_anew(flytune_client *client, long number)
 	flytune_close(another);
 }
 
+/* More than are kept, so that the daemon is asked. */
+enum { CANCEL_PROBLEMS = 4096 };
+
+static struct {
+	flytune_client *client;
+	flytune_problem *problem[CANCEL_PROBLEMS];
+	bool at_once;
+	uint64_t slowest_ns; /* lookup after a cancellation */
+} cancelled;
+
+static void *ask_until_cancelled(void *data)
+{
+	struct flytune_answer answer;
+	int before;
+
+	(void)data;
+	flytune_answer_init(&answer);
+	(void)pthread_setcanceltype(
+	        cancelled.at_once ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED, &before);
+	for (unsigned i = 0;; i++) {
+		(void)flytune_lookup(
+		        cancelled.client, cancelled.problem[i % CANCEL_PROBLEMS], NULL, &answer, NULL);
+		if (!cancelled.at_once)
+			pthread_testcancel();
+	}
+	return NULL;
+}
+
+static void cancel_one(long number)
+{
+	struct timespec moment = {.tv_nsec = 1000 * (number * 7919 % 400)};
+	struct flytune_answer answer;
+	pthread_t thread;
+	uint64_t took;
+
+	if (pthread_create(&thread, NULL, ask_until_cancelled, NULL) != 0)
+		exit(1);
+	nanosleep(&moment, NULL);
+	if (pthread_cancel(thread) != 0 || pthread_join(thread, NULL) != 0)
+		exit(1);
+	took = now_ns();
+	look_up(cancelled.client, 1 + number % CANCEL_PROBLEMS, 4096, &answer);
+	took = now_ns() - took;
+	if ((answer.flags & FLYTUNE_ANSWER_AWAY) != 0)
+		exit(1);
+	if (took > cancelled.slowest_ns)
+		cancelled.slowest_ns = took;
+}
+
+static int run_cancel(long count, bool at_once)
+{
+	cancelled.client = open_client();
+	cancelled.at_once = at_once;
+	for (int i = 0; i < CANCEL_PROBLEMS; i++)
+		cancelled.problem[i] = rmsnorm(1 + i, 2048);
+	for (long number = 0; number < count; number++)
+		cancel_one(number);
+	printf("cancelled=%ld slowest_ns=%" PRIu64 "\n", count, cancelled.slowest_ns);
+	for (int i = 0; i < CANCEL_PROBLEMS; i++)
+		flytune_problem_free(cancelled.problem[i]);
+	flytune_close(cancelled.client);
+	return 0;
+}
+
 int main(int count, char **words)
 {
 	const char *what = count > 1 ? words[1] : "";
@@ -432,6 +498,8 @@ int main(int count, char **words)
 		return stay_flat((number + 7) / 8, start_threads);
 	if (strcmp(what, "fresh") == 0)
 		return run_fresh(number);
+	if (strcmp(what, "cancel") == 0 || strcmp(what, "cancel-at-once") == 0)
+		return run_cancel(number, what[strlen("cancel")] != '\0');
 	if (strcmp(what, "connects") == 0)
 		return stay_flat(number, connect_anew);
 	fprintf(stderr, "drill: %s is unknown\n", what);

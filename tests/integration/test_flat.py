@@ -78,6 +78,17 @@ def test_memory_and_descriptors_stay_flat(daemon, what, short, full, client_kb, 
         assert grown < daemon_kb
 
 
+@pytest.mark.parametrize("what", ["cancel", "cancel-at-once"])
+def test_threads_that_are_cancelled_in_lookups_leave_the_client_as_quick_as_it_was(daemon, what):
+    if what == "cancel-at-once" and harness.INSTRUMENTED:
+        pytest.skip("a sanitizer's own code may not be cancelled at any moment")
+    daemon.tune()
+    figures = drill(daemon, what, 10000 if LONG else 1000)
+    print(figures)
+    # A connection or a lock that was lost would cost the lookup's whole time-out.
+    assert figures["slowest_ns"] < 0.9e9 * harness.PATIENCE
+
+
 def test_a_thousand_clients_of_whom_some_do_not_read_and_some_send_half(daemons, runner):
     deaf, half = CLIENTS // 10, CLIENTS // 10
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -37,6 +37,9 @@
  *  - The environment is read in flytune_open and nowhere else.
  *  - Threads: every function may be called by several threads at once, also on one client or problem, except
  * that nothing may be in use while it is closed or freed.
+ *  - pthread_cancel: a thread is cancelled before or after a call of this library, never within one, its callbacks
+ * included, whatever its cancellation type; to end a wait early, let its callback say so. Afterwards all is as after any
+ * other call. Callbacks return: they do not leave by pthread_exit, longjmp or an exception.
  *  - fork: a client goes on working in a child, which makes connections of its own and leaves the parent's
  * alone.
  *  - Structures that you allocate begin with their size (set by the _init functions), so that they can grow
