@@ -130,6 +130,8 @@ static void finish(struct ft_backend *self)
 				gpu->hip.ModuleUnload(member->place[k].module);
 		gpu_code_free(&member->code);
 	}
+	if (gpu->audit)
+		gpu->hip.GraphExecDestroy(gpu->audit);
 	if (gpu->check_module)
 		gpu->hip.ModuleUnload(gpu->check_module);
 	if (gpu->before)
@@ -140,7 +142,7 @@ static void finish(struct ft_backend *self)
 		gpu->hip.EventDestroy(gpu->stop);
 	if (gpu->stream)
 		gpu->hip.StreamDestroy(gpu->stream);
-	char *memory[] = {gpu->arena, gpu->flush, gpu->scratch, gpu->result};
+	char *memory[] = {gpu->arena, gpu->flush, gpu->scratch, gpu->result, gpu->signs};
 
 	for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
 		if (memory[i])
@@ -153,6 +155,9 @@ static void finish(struct ft_backend *self)
 	}
 	free(gpu->config);
 	free(gpu->member);
+	free(gpu->input_sign);
+	free(gpu->output_sign);
+	free(gpu->seen_sign);
 	memset((char *)gpu + offsetof(struct gpu, sweeping), 0, sizeof *gpu - offsetof(struct gpu, sweeping));
 	gpu->last = &gpu->first;
 }
@@ -196,6 +201,7 @@ struct ft_backend *gpu_backend_new(void)
 	        .build_start = gpu_build_start,
 	        .build_wait = gpu_build_wait,
 	        .verify = gpu_verify,
+	        .audit = gpu_audit,
 	        .warm = gpu_warm,
 	        .measure = gpu_measure,
 	        .load = load,

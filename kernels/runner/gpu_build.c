@@ -25,10 +25,11 @@ static void describe(const struct gpu_code *code, struct ft_built *built)
 }
 
 /* For tests of what a sweep does with a bad kernel: "loop:KNOB=VALUE,…" makes the configs that match it run
- * for ever, "wild:…" makes them write far outside, "near:…" just behind the output. */
+ * for ever, "wild:…" makes them write far outside, "near:…" just behind the output, "hurt:…" into their input; by
+ * "race:…" they are wrong in one of 50 launches, by "rare:…" in one of 200. */
 static unsigned fault_of(const struct ft_config *config)
 {
-	static const char *const names[] = {"loop:", "wild:", "near:"};
+	static const char *const names[] = {"loop:", "wild:", "near:", "hurt:", "race:", "rare:"};
 	const char *text = secure_getenv("FLYTUNE_TEST_FAULT");
 	struct ft_config match;
 

@@ -243,15 +243,66 @@ KERNEL check_guards(const u8 *data, i64 first, i64 rows, i64 skip, i64 stride, u
 		}
 }
 
+struct quad {
+	u32 word[4];
+};
+
+/* In what follows, an array of `quads` times 16 bytes lies in each of `sets` sets, `stride` bytes apart; a block takes
+ * pieces of it. */
+enum { PIECE = 16 * BLOCK };
+
+/* Fills them. */
+KERNEL fill_sets(u8 *data, i64 quads, i64 stride, i64 sets, u32 word)
+{
+	i64 pieces = (quads + PIECE - 1) / PIECE;
+	quad all = {{word, word, word, word}};
+
+#pragma unroll 1
+	for (i64 piece = block_index(); piece < pieces * sets; piece += grid_blocks()) {
+		i64 set = piece / pieces, first = (piece - set * pieces) * PIECE;
+		i64 end = quads - first > PIECE ? first + PIECE : quads;
+#pragma unroll 1
+		for (i64 at = first + thread_index(); at < end; at += BLOCK)
+			((quad *)(data + set * stride))[at] = all;
+	}
+}
+
+/* sign[set], zeroed before: a sum over all of an array that tells two contents apart, in whatever order it was made. */
+KERNEL sign_sets(const u8 *data, i64 quads, i64 stride, i64 sets, u64 *sign)
+{
+	SHARED u64 shared[BLOCK];
+	i64 pieces = (quads + PIECE - 1) / PIECE;
+
+#pragma unroll 1
+	for (i64 piece = block_index(); piece < pieces * sets; piece += grid_blocks()) {
+		i64 set = piece / pieces, first = (piece - set * pieces) * PIECE;
+		i64 end = quads - first > PIECE ? first + PIECE : quads;
+		u64 sum = 0;
+#pragma unroll 1
+		for (i64 at = first + thread_index(); at < end; at += BLOCK) {
+			quad value = ((const quad *)(data + set * stride))[at];
+			u64 place = (u64)at * 0xd1342543de82ef95ull;
+			sum += mixed(place ^ ((u64)value.word[1] << 32 | value.word[0]));
+			sum += mixed(~place ^ ((u64)value.word[3] << 32 | value.word[2]));
+		}
+		shared[thread_index()] = sum;
+#pragma unroll 1
+		for (u32 half = BLOCK / 2; half > 0; half /= 2) {
+			barrier();
+			if (thread_index() < half)
+				shared[thread_index()] += shared[thread_index() + half];
+		}
+		if (thread_index() == 0)
+			add(sign + set, shared[0]);
+		barrier();
+	}
+}
+
 /* Does nothing: what a launch costs. */
 KERNEL nothing(u64 *unused)
 {
 	(void)unused;
 }
-
-struct quad {
-	u32 word[4];
-};
 
 /* Reads everything, to drive what is there out of the caches; the write never happens. */
 KERNEL read_all(const quad *data, i64 quads, u32 *never)

@@ -58,8 +58,16 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 	        (code = gpu_failed(
 	                 gpu, gpu->hip.Malloc((void **)&gpu->scratch, scratch), "cannot allocate", error)) ||
 	        (code = gpu_failed(
-	                 gpu, gpu->hip.Malloc((void **)&gpu->result, 256), "cannot allocate", error)))
+	                 gpu, gpu->hip.Malloc((void **)&gpu->result, 256), "cannot allocate", error)) ||
+	        (code = gpu_failed(gpu,
+	                 gpu->hip.Malloc((void **)&gpu->signs, gpu->sets * sizeof *gpu->input_sign),
+	                 "cannot allocate", error)))
 		return code;
+	gpu->input_sign = calloc(gpu->sets, sizeof *gpu->input_sign);
+	gpu->output_sign = calloc(gpu->sets, sizeof *gpu->output_sign);
+	gpu->seen_sign = calloc(gpu->sets, sizeof *gpu->seen_sign);
+	if (!gpu->input_sign || !gpu->output_sign || !gpu->seen_sign)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* What the GPU backend knows of its devices and of the sweep in work, shared by the files that it is made of:
- * backend_gpu.c (its life), gpu_options.c (what is compiled), gpu_prepare.c, gpu_build.c, gpu_verify.c and gpu_time.c (the
- * stages of a sweep). Used from one thread, but for the one of gpu_prepare.c. */
+ * backend_gpu.c (its life), gpu_options.c (what is compiled), gpu_prepare.c, gpu_build.c, gpu_verify.c, gpu_audit.c and
+ * gpu_time.c (the stages of a sweep). Used from one thread, but for the one of gpu_prepare.c. */
 #ifndef FLYTUNE_KERNELS_RUNNER_GPU_STATE_H
 #define FLYTUNE_KERNELS_RUNNER_GPU_STATE_H
 
@@ -38,6 +38,8 @@ enum check_kernel {
 	CHECK_GUARDS,
 	NOTHING,
 	READ_ALL,
+	FILL_SETS,
+	SIGN_SETS,
 	CHECK_KERNELS
 };
 
@@ -113,16 +115,23 @@ struct gpu {
 	bool current;
 	hip_stream stream;
 	hip_event before, start, stop; /* the probe lies between the first two, the graphs behind it */
-	char *arena, *flush, *result, *scratch;
+	char *arena, *flush, *result, *scratch, *signs;
 	uint64_t span; /* bytes of x, and of y */
 	uint64_t x_at; /* offset of x in a set; y is at GUARD */
 	uint64_t weight_at;
 	uint64_t set; /* bytes of one */
 	uint64_t sets;
 	uint64_t flush_bytes;
-	unsigned launches; /* in a graph */
-	unsigned parts;    /* graphs in a sample */
-	uint64_t floor_ps; /* of an empty kernel */
+	/* Sums over what lies in each set (gpu_check.hip): inputs and weights as they were made, and the outputs of the one
+	 * that is audited, with all around them. */
+	uint64_t *input_sign, *output_sign, *seen_sign;
+	bool launched;        /* something ran since the inputs were looked at last */
+	size_t audited;       /* 1 + which; 0: none */
+	hip_graph_exec audit; /* a launch on each set, in poison */
+	uint64_t audits;      /* launches of it */
+	unsigned launches;    /* in a graph */
+	unsigned parts;       /* graphs in a sample */
+	uint64_t floor_ps;    /* of an empty kernel */
 
 	/* How the device is when it is ours alone, as far as was seen. */
 	uint64_t probe_least_ns, wait_least_ns;
@@ -178,6 +187,8 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *error);
 int gpu_build_wait(struct ft_backend *self, struct ft_built *built, struct ft_error *error);
 int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft_error *error);
+int gpu_audit(
+        struct ft_backend *self, size_t index, uint64_t launches, uint64_t *checked, struct ft_error *error);
 int gpu_warm(struct ft_backend *self, struct ft_error *error);
 int gpu_measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
 void gpu_weather(struct ft_backend *self, struct ft_weather *told);
@@ -191,6 +202,23 @@ int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsi
         struct ft_error *error);
 int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *y, void *x,
         void *weight, struct ft_error *error);
+/* From the seed; the same each time. */
+int gpu_fill(struct gpu *gpu, uint64_t set, struct ft_error *error);
+/* Waits for what was launched before. */
+int gpu_fetch(const struct gpu *gpu, void *to, const void *from, uint64_t size, struct ft_error *error);
+/* Judges the outputs that lie in so many sets: all of them by one answer of the device, which is enough if they are right.
+ * 0, 1 if one is wrong, or as gpu_failed. */
+int gpu_judge(struct gpu *gpu, uint64_t first, uint64_t sets, bool in_place, double *largest,
+        struct ft_error *error);
+/* Of bytes that begin at an offset of each set, into `sign`. */
+int gpu_sign(struct gpu *gpu, uint64_t first, uint64_t sets, uint64_t from, uint64_t bytes, uint64_t *sign,
+        struct ft_error *error);
+/* 1 if an input or a weight of so many sets is not what it was; then it is again. */
+int gpu_check_inputs(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error);
+/* Launches that are kept in a graph, each made by `launch` of its number. */
+int gpu_capture(struct gpu *gpu, unsigned launches,
+        int (*launch)(struct gpu *gpu, void *context, unsigned number, struct ft_error *error), void *context,
+        hip_graph_exec *exec, struct ft_error *error);
 /* They have to be captured again. */
 void gpu_drop_graphs(const struct gpu *gpu, struct member *member);
 

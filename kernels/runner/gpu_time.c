@@ -15,14 +15,10 @@ enum {
 	LOOK_NS = 100000000, /* between two questions to the system, which take a part of a millisecond */
 };
 
-/* A graph of many launches, each on the next set of buffers; another place begins with another. */
-static int capture(struct gpu *gpu, const struct member *member, unsigned place, unsigned launches,
+int gpu_capture(struct gpu *gpu, unsigned launches,
+        int (*launch)(struct gpu *gpu, void *context, unsigned number, struct ft_error *error), void *context,
         hip_graph_exec *exec, struct ft_error *error)
 {
-	/* A sample's parts go on where the one before ended: within it no buffer comes back that is still warm. */
-	uint64_t first = (uint64_t)place * launches + place / PARTS * gpu->sets / (PLACES / PARTS);
-	void *unused = gpu->result;
-	void *nothing[] = {&unused};
 	hip_graph graph = NULL;
 	hip_error ended;
 	int code = gpu_failed(gpu, gpu->hip.StreamBeginCapture(gpu->stream, HIP_CAPTURE_THREAD_LOCAL),
@@ -30,13 +26,8 @@ static int capture(struct gpu *gpu, const struct member *member, unsigned place,
 
 	if (code)
 		return code;
-	for (unsigned i = 0; i < launches && !code; i++) {
-		uint64_t set = (first + i) % gpu->sets;
-
-		code = member ? gpu_launch_member(gpu, member, place, y_of(gpu, set), x_of(gpu, set),
-		                        weight_of(gpu, set), error)
-		              : gpu_launch(gpu, gpu->kernel[NOTHING], 1, CHECK_BLOCK, nothing, error);
-	}
+	for (unsigned i = 0; i < launches && !code; i++)
+		code = launch(gpu, context, i, error);
 	ended = gpu->hip.StreamEndCapture(gpu->stream, &graph);
 	if (!code)
 		code = gpu_failed(gpu, ended, "cannot capture a graph", error);
@@ -46,6 +37,37 @@ static int capture(struct gpu *gpu, const struct member *member, unsigned place,
 	if (graph)
 		gpu->hip.GraphDestroy(graph);
 	return code;
+}
+
+struct timed {
+	const struct member *member; /* NULL: the floor's */
+	unsigned place;
+	uint64_t first; /* set */
+};
+
+static int timed_launch(struct gpu *gpu, void *context, unsigned number, struct ft_error *error)
+{
+	const struct timed *timed = context;
+	uint64_t set = (timed->first + number) % gpu->sets;
+	void *unused = gpu->result;
+	void *nothing[] = {&unused};
+
+	if (!timed->member)
+		return gpu_launch(gpu, gpu->kernel[NOTHING], 1, CHECK_BLOCK, nothing, error);
+	return gpu_launch_member(
+	        gpu, timed->member, timed->place, y_of(gpu, set), x_of(gpu, set), weight_of(gpu, set), error);
+}
+
+/* A graph of many launches, each on the next set of buffers; another place begins with another. */
+static int capture(struct gpu *gpu, const struct member *member, unsigned place, unsigned launches,
+        hip_graph_exec *exec, struct ft_error *error)
+{
+	/* A sample's parts go on where the one before ended: within it no buffer comes back that is still warm. */
+	struct timed timed = {.member = member,
+	        .place = place,
+	        .first = (uint64_t)place * launches + place / PARTS * gpu->sets / (PLACES / PARTS)};
+
+	return gpu_capture(gpu, launches, timed_launch, &timed, exec, error);
 }
 
 /* What a run of a graph took, and what happened around it. */
@@ -75,6 +97,8 @@ static int time_graphs(struct gpu *gpu, const hip_graph_exec *exec, unsigned cou
 	uint64_t begin = ft_monotonic_ns(), calm = interruptions(), wall;
 	int code;
 
+	gpu->launched = true;
+	gpu->audited = 0;
 	if ((code = gpu_failed(
 	             gpu, gpu->hip.EventRecord(gpu->before, gpu->stream), "cannot record an event", error)) ||
 	        (code = gpu_launch(
@@ -171,9 +195,9 @@ static void say_method(struct gpu *gpu)
 
 	snprintf(gpu->base.method, sizeof gpu->base.method,
 	        "samples of %u launches over %" PRIu64 " sets of buffers (%" PRIu64
-	        " MiB in all); caches cleared before each by reading %" PRIu64
-	        " MiB (%.1f us, %.1f in the mean); an empty kernel takes %.3f us a launch; %" PRIu64
-	        " of %" PRIu64 " samples disturbed",
+	        " MiB in all); caches cleared before by reading %" PRIu64
+	        " MiB (%.1f us, %.1f in the mean); an empty kernel takes %.3f us; %" PRIu64 " of %" PRIu64
+	        " samples disturbed",
 	        gpu->launches * gpu->parts, gpu->sets, gpu->sets * gpu->set >> 20, gpu->flush_bytes >> 20,
 	        (double)gpu->probe_least_ns / 1e3, mean / 1e3, (double)gpu->floor_ps / 1e6, gpu->disturbed,
 	        gpu->samples);

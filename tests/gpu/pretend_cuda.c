@@ -77,7 +77,8 @@ static unsigned arguments_of(const char *name)
 		const char *name;
 		unsigned count;
 	} known[] = {{"flytune_rmsnorm", 6}, {"fill_rows", 6}, {"fill_weight", 4}, {"check_rows", 11},
-	        {"reference_row", 10}, {"check_guards", 7}, {"nothing", 1}, {"read_all", 3}};
+	        {"reference_row", 10}, {"check_guards", 7}, {"nothing", 1}, {"read_all", 3}, {"fill_sets", 5},
+	        {"sign_sets", 5}};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(name, known[i].name) == 0)
@@ -145,6 +146,32 @@ static void check_guards(const struct launch *launch)
 		}
 }
 
+static void fill_sets(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+	uint32_t word = (uint32_t)a[4];
+
+	for (uint64_t set = 0; set < a[3]; set++)
+		for (uint64_t at = 0; at < a[1] * 4; at++)
+			memcpy((char *)pointer(a[0]) + set * a[2] + at * sizeof word, &word, sizeof word);
+}
+
+static void sign_sets(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+	uint64_t *sign = pointer(a[4]);
+
+	for (uint64_t set = 0; set < a[3]; set++)
+		for (uint64_t at = 0; at < a[1] * 2; at++) {
+			uint64_t word;
+
+			memcpy(&word, (const char *)pointer(a[0]) + set * a[2] + at * sizeof word,
+			        sizeof word);
+			word = (word ^ at * UINT64_C(0xd1342543de82ef95)) * UINT64_C(0x9e3779b97f4a7c15);
+			sign[set] += word ^ word >> 29;
+		}
+}
+
 static int rmsnorm(const struct launch *launch)
 {
 	const uint64_t *a = launch->argument;
@@ -176,6 +203,12 @@ static int rmsnorm(const struct launch *launch)
 		end[-1] ^= 0x10;
 	if ((spoiled("outside") && launch->block == 256) || fault == 3)
 		end[3] = 0;
+	if (fault == 4)
+		((uint8_t *)pointer(a[1]))[0] ^= 0x10;
+	static unsigned launches;
+
+	if (fault >= 5 && ++launches % (fault == 5 ? 50 : 200) == 0)
+		end[-1] ^= 0x10;
 	return OK;
 }
 
@@ -224,6 +257,10 @@ static int run(const struct launch *launch)
 		check_rows(launch);
 	else if (strcmp(name, "check_guards") == 0)
 		check_guards(launch);
+	else if (strcmp(name, "fill_sets") == 0)
+		fill_sets(launch);
+	else if (strcmp(name, "sign_sets") == 0)
+		sign_sets(launch);
 	else if (strcmp(name, "fill_rows") == 0)
 		for (uint64_t row = 0; row < a[1]; row++)
 			for (uint64_t at = 0; at < (row + 1 < a[1] ? a[3] : a[2]); at++)
@@ -420,8 +457,8 @@ EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, u
 		const char *name;
 		unsigned narrow; /* a bit each */
 	} widths[] = {{"flytune_rmsnorm", 1 << 5}, {"fill_rows", 1 << 4}, {"fill_weight", 1 << 2},
-	        {"check_rows", 1 << 8 | 1 << 9}, {"reference_row", 1 << 8 | 1 << 9},
-	        {"check_guards", 1 << 5}};
+	        {"check_rows", 1 << 8 | 1 << 9}, {"reference_row", 1 << 8 | 1 << 9}, {"check_guards", 1 << 5},
+	        {"fill_sets", 1 << 4}};
 	struct launch launch = {.function = function, .grid = gx, .block = bx};
 	unsigned narrow = 0;
 

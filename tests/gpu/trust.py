@@ -2,7 +2,7 @@
 """Whether what is chosen on a GPU can be trusted, and what choosing costs.
 
 It speaks to flytune-runner-cuda as the daemon does, and needs no daemon: the runner races with the same function that the
-daemon decides with. In four parts, each of which goes on where an earlier call left it (--out):
+daemon decides with. In five parts, each of which goes on where an earlier call left it (--out):
 
   agree  fresh processes sweep each problem once, as from an empty store (built code is kept): how many choose the same
          config. In between, other processes time every config of every problem for as many rounds as a race may have and
@@ -11,6 +11,8 @@ daemon decides with. In four parts, each of which goes on where an earlier call 
   cost   seconds of a sweep: 12 configs (BLOCK_THREADS x waves_per_eu) beside Triton's search over 12 configs of its own
          kernel, with nothing built and with all built; then the whole space, and the same rounds without dropping any.
   load   sweeps while another process uses the device: whether they notice, and what they choose.
+  faults the default of each problem is made wrong in one of 50 launches, in one of 200, or made to write into its input: of so
+         many sweeps, how many find it wrong, how many choose it, and whether anyone else is called wrong.
   tell   prints the tables of what is known so far; the other parts print them, too.
 
 Needs nothing but Python; Triton's column needs torch and triton."""
@@ -33,6 +35,7 @@ AGREE = "1x4096,128x8192,4096x4096,16384x4096,32768x8192"
 OTHERS = "16x8192,4096x8192,2048x16384,131072x2048"
 COST = "1x4096,16x8192,128x8192,1024x8192,4096x4096"
 LOAD = "128x8192,4096x4096"
+FAULTS = "1x4096,16x8192,4096x4096"
 BAND = 0.005
 ROUNDS = 120  # that a race has at the most
 TRIM = 5     # a fifth is cut off at either end, as in a decision
@@ -104,10 +107,11 @@ def unpack(data, at):
 class Runner:
     """A fresh process of the GPU runner, spoken to as the daemon does."""
 
-    def __init__(self, args, code_dir=None):
+    def __init__(self, args, code_dir=None, fault=""):
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(["/bin/bash", "-c", f'exec "$0" 3<&{theirs.fileno()}', args.runner],
-                                        pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+                                        pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                                        env={**os.environ, "FLYTUNE_TEST_FAULT": fault})
         theirs.close()
         self.socket, self.held, self.number = ours, b"", 0
         hello, _ = self.ask("hello", min=1, max=1, code_dir=code_dir or args.code_dir)
@@ -181,6 +185,7 @@ def sweep(runner, shape, configs=None, rule=None, budget_ns=BUDGET_NS):
         "configs": len(configs) - len(same), "samples": sum(map(len, rounds)),
         "disturbed": sum(event.get("disturbed", 0) for event in events if event["event"] == "round"),
         "built": sum(event["event"] == "built" and not event.get("cached") for event in events),
+        "out": {text_of(configs[event["trial"]]): event["status"] for event in events if event["event"] == "out"},
     }, [text_of(config) for config in configs], same.get(standard, standard), rounds
 
 
@@ -197,7 +202,8 @@ def short(result):
 class Known:
     def __init__(self, args):
         self.path, self.begin, self.limit = args.out, time.monotonic(), args.seconds
-        self.data = {"chosen": {}, "truth": {}, "passes": 0, "longs": 0, "cost": {}, "load": {}, "device": "", "spent_s": 0}
+        self.data = {"chosen": {}, "truth": {}, "passes": 0, "longs": 0, "cost": {}, "load": {}, "faults": {}, "device": "",
+                     "spent_s": 0}
         if os.path.exists(self.path):
             with open(self.path) as file:
                 self.data.update(json.load(file))
@@ -509,7 +515,51 @@ def tell_load(args, known):
         print(f"    method: {row['method']}")
 
 
-PARTS = {"agree": agree, "cost": cost, "load": load}
+# ---- faults
+
+def faults(args, known):
+    rows = known.data["faults"]
+    few = min(3, args.fault_sweeps)
+    for shape in args.faults:
+        with Runner(args) as runner:
+            configs = twelve(runner, shape)
+        default = text_of(configs[0])
+        match = ",".join(f"{name}={value}" for name, value in configs[0].items())
+        for fault, wanted in (("", few), ("hurt", few), ("race", args.fault_sweeps), ("rare", args.fault_sweeps)):
+            row = rows.setdefault(f"{shape} {fault}", {"sweeps": 0, "found": 0, "chosen": 0, "innocent": 0, "seconds": []})
+            with Runner(args, fault=f"{fault}:{match}" if fault else "") as runner:
+                sweep(runner, shape, configs)  # builds
+                while row["sweeps"] < wanted:
+                    if known.over(2):
+                        return print(f"out of time in {shape} {fault}")
+                    result = sweep(runner, shape, configs)[0]
+                    wrong = [config for config, status in result["out"].items() if status == "wrong"]
+                    row["sweeps"] += 1
+                    row["found"] += default in wrong
+                    row["chosen"] += result["chosen"] == default
+                    row["innocent"] += len(set(wrong) - {default})
+                    row["seconds"].append(result["seconds"])
+                    row["method"] = result["method"]
+            known.save()
+    return None
+
+
+def tell_faults(args, known):
+    rows = known.data["faults"]
+    if not rows:
+        return
+    words = {"": "as it is", "hurt": "writes into its input", "race": "wrong in 1 of 50", "rare": "wrong in 1 of 200"}
+    print(f"\nfaults: sweeps of 12 configs, code kept, whose default is spoilt\n{'m x n':>13} {'default':>21} {'sweeps':>6} "
+          f"{'found':>5} {'chosen':>6} {'others wrong':>12} {'s':>6}")
+    for name, row in rows.items():
+        shape, fault = name.split(" ")
+        if row["sweeps"]:
+            print(f"{shape:>13} {words[fault]:>21} {row['sweeps']:6} {row['found']:5} {row['chosen']:6} "
+                  f"{row['innocent']:12} {statistics.median(row['seconds']):6.3f}")
+    print(f"method: {row.get('method', '')}")
+
+
+PARTS = {"agree": agree, "cost": cost, "load": load, "faults": faults}
 
 
 def shapes(text):
@@ -518,7 +568,7 @@ def shapes(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["load", "agree", "cost"], help="agree, cost, load, tell")
+    parser.add_argument("parts", nargs="*", default=["load", "agree", "cost"], help="agree, cost, load, faults, tell")
     parser.add_argument("--runner", required=True)
     parser.add_argument("--code-dir", required=True, help="where built code is kept")
     parser.add_argument("--out", required=True, help="what is known so far; it goes on from there")
@@ -531,10 +581,12 @@ def main():
     parser.add_argument("--others", type=shapes, default=OTHERS, help="whose choice is held against the truth as well")
     parser.add_argument("--cost", type=shapes, default=COST)
     parser.add_argument("--load", type=shapes, default=LOAD)
+    parser.add_argument("--faults", type=shapes, default=FAULTS)
+    parser.add_argument("--fault-sweeps", type=int, default=100, help="of each kind and problem")
     parser.add_argument("--load-m", type=int, default=16384, help="rows of the problem that makes the load")
     parser.add_argument("--load-budget", type=float, default=5, help="seconds of a sweep under load")
     args = parser.parse_args()
-    for name in ("agree", "others", "cost", "load"):
+    for name in ("agree", "others", "cost", "load", "faults"):
         if isinstance(getattr(args, name), str):
             setattr(args, name, shapes(getattr(args, name)))
     if unknown := set(args.parts) - {*PARTS, "tell"}:
@@ -555,6 +607,7 @@ def main():
             print(f"{part} FAILED: {type(error).__name__}: {error}")
             status = 1
         known.save()
+    tell_faults(args, known)
     tell_load(args, known)
     tell_cost(args, known)
     tell_agree(args, known)

@@ -4,6 +4,7 @@ Code objects, verification, timing by graphs, the code that is kept, and what be
 or writes wildly. What the device code itself computes is proven elsewhere."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -181,6 +182,34 @@ def test_a_wrong_output_never_wins(gpu, tmp_path, how, words):
     assert gpu.lookup(m=3, n=2048)["config"]["BLOCK_THREADS"] != 256
 
 
+def spoil_the_winner(gpu, tmp_path, how):
+    """Tunes once, and again with that config so spoilt; gives its trial and the others'."""
+    gpu.tune(**SHAPE)
+    config = gpu.lookup(**SHAPE)["config"]
+    (tmp_path / "fault").write_text(how + ":" + ",".join(f"{name}={value}" for name, value in config.items()))
+    restart_runner(gpu)
+    assert gpu.tune("--force", **SHAPE)[0]["state"] == "done"
+    trials = gpu.trials(**SHAPE)
+    assert gpu.lookup(**SHAPE)["config"] != config
+    spoilt = [trial for trial in trials if trial["config"] == config]
+    return spoilt[0], [trial for trial in trials if trial["config"] != config]
+
+
+def test_a_config_that_is_wrong_in_few_launches_never_wins(gpu, tmp_path):
+    """It would: all are alike, and it is the default."""
+    spoilt, others = spoil_the_winner(gpu, tmp_path, "race")
+    assert spoilt["status"] == "wrong" and "row 2" in spoilt["reason"], spoilt
+    assert not by_status(others).get("wrong")
+    told = gpu.ctl("explain", *harness.shape(**SHAPE), as_json=False).output
+    assert re.search(r"\d+ of the winner's launches checked", " ".join(told.split())), told
+
+
+def test_a_config_that_writes_into_its_input_is_out_alone(gpu, tmp_path):
+    spoilt, others = spoil_the_winner(gpu, tmp_path, "hurt")
+    assert spoilt["status"] == "wrong" and "changed its input" in spoilt["reason"], spoilt
+    assert not by_status(others).get("wrong"), by_status(others)["wrong"]
+
+
 def test_a_full_device_is_told_in_plain_words(gpu, tmp_path):
     (tmp_path / "pretend").write_text("free=270")
     restart_runner(gpu)
@@ -256,6 +285,18 @@ def test_options_from_the_environment_do_not_reach_the_compiler(driver):
                   NVRTC_APPEND_FLAGS="-DX")
     plain = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32")
     assert json.loads(ran.stdout)["code"] == json.loads(plain.stdout)["code"]
+
+
+def test_the_study_of_spoilt_configs_runs(driver, tmp_path):
+    study = subprocess.run(
+        [sys.executable, harness.TOP / "tests/gpu/trust.py", "faults", "--runner", RUNNER, "--code-dir", tmp_path / "code",
+         "--out", tmp_path / "out.json", "--faults", "2x64", "--fault-sweeps", "1"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, timeout=harness.DEADLINE)
+    assert study.returncode == 0 and "wrong in 1 of 200" in study.stdout, study
+    rows = json.loads((tmp_path / "out.json").read_text())["faults"]
+    assert {name: (row["chosen"], row["innocent"]) for name, row in rows.items() if name != "2x64 "} == {
+        "2x64 hurt": (0, 0), "2x64 race": (0, 0), "2x64 rare": (0, 0)}
+    assert rows["2x64 hurt"]["found"] == 1 and rows["2x64 "]["found"] == 0
 
 
 def test_the_study_of_choices_runs_and_goes_on_where_it_left(driver, tmp_path):
