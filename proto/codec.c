@@ -92,8 +92,7 @@ void ft_encode(struct ft_writer *writer, const struct ft_message *message, const
 
 /* ---- decoding ---- */
 
-/* Bytes of the UTF-8 character at `at`; 0 if it is none. */
-static size_t character(const uint8_t *at, size_t have)
+size_t ft_utf8_length(const uint8_t *at, size_t have)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	size_t size = 0;
@@ -133,7 +132,7 @@ static void copy_text(char *to, const char *from, size_t length)
 	if (seen < 0x80)
 		return;
 	for (size_t i = 0; i < length;) {
-		size_t size = character((const uint8_t *)to + i, length - i);
+		size_t size = ft_utf8_length((const uint8_t *)to + i, length - i);
 		if (size == 0)
 			to[i] = '?';
 		i += size > 0 ? size : 1;

@@ -78,6 +78,9 @@ int ft_decode(const struct ft_message *message, struct ft_view data, void *body,
 		.count = sizeof(tag##_members) / sizeof(tag##_members[0]), .size = sizeof(struct ft_##tag) };
 /* clang-format on */
 
+/* Bytes of the UTF-8 character at `at`, of which `have` may be read; 0 if it is none. */
+size_t ft_utf8_length(const uint8_t *at, size_t have);
+
 /* A struct ft_error as it travels. */
 extern const struct ft_message ft_error_message;
 

@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "client/ctl/file.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
 #include "proto/error.h"
@@ -78,43 +79,35 @@ static void make_order(const struct flytune_row *row, const char *device, char o
 	}
 }
 
-static int set(json_t *object, const char *name, json_t *value)
+static void set_date(struct document *json, const char *name, uint64_t at_ns)
 {
-	return json_object_set_new(object, name, value);
+	if (at_ns != 0)
+		json_date(json, name, at_ns);
 }
 
-static int set_date(json_t *object, const char *name, uint64_t at_ns)
+/* NULL when out of memory. */
+static char *row_json(const struct flytune_row *row, const char *device, const char *identity)
 {
-	char text[FORMAT_SIZE];
+	struct document json = {.style = DOCUMENT_SPACED};
 
-	return at_ns == 0 ? 0 : set(object, name, json_string(format_date(at_ns, text)));
-}
-
-static json_t *row_json(const struct flytune_row *row, const char *device, const char *identity)
-{
-	json_t *object = json_object();
-	int failed = object == NULL ? -1 : 0;
-
-	failed |= set(object, "kernel", json_string(row->kernel));
-	failed |= set(object, "problem", json_values(row->field, row->field_count));
-	failed |= set(object, "device", json_string(device));
+	document_object(&json, NULL);
+	document_text(&json, "kernel", row->kernel);
+	json_values(&json, "problem", row->field, row->field_count);
+	document_text(&json, "device", device);
 	if (row->knob_count > 0) {
-		failed |= set(object, "config", json_config(row->knob, row->knob_count));
-		failed |= set(object, "identity", json_string(identity));
-		failed |= set(object, "origin", json_string(row->origin));
-		failed |= set(object, "time_ps", json_integer((json_int_t)row->time_ps));
-		failed |= set(object, "default_time_ps", json_integer((json_int_t)row->default_time_ps));
-		failed |= set_date(object, "tuned_at", row->tuned_at_ns);
+		json_config(&json, "config", row->knob, row->knob_count);
+		document_text(&json, "identity", identity);
+		document_text(&json, "origin", row->origin);
+		document_count(&json, "time_ps", row->time_ps);
+		document_count(&json, "default_time_ps", row->default_time_ps);
+		set_date(&json, "tuned_at", row->tuned_at_ns);
 	}
 	if (row->pin_count > 0) {
-		failed |= set(object, "pin", json_config(row->pin, row->pin_count));
-		failed |= set_date(object, "pinned_at", row->pinned_at_ns);
+		json_config(&json, "pin", row->pin, row->pin_count);
+		set_date(&json, "pinned_at", row->pinned_at_ns);
 	}
-	if (failed != 0) {
-		json_decref(object);
-		return NULL;
-	}
-	return object;
+	document_end(&json);
+	return document_take(&json);
 }
 
 int answers_add(struct answers *answers, const struct flytune_row *row)
@@ -123,7 +116,6 @@ int answers_add(struct answers *answers, const struct flytune_row *row)
 	const char *device = keep_text(&answers->devices, row->device);
 	char order[ORDER_SIZE];
 	struct answers_line line;
-	json_t *object;
 
 	if (device != NULL && row->knob_count > 0)
 		identity = keep_text(&answers->identities, row->identity);
@@ -139,10 +131,8 @@ int answers_add(struct answers *answers, const struct flytune_row *row)
 		answers->capacity = capacity;
 	}
 	make_order(row, device, order);
-	object = row_json(row, device, identity);
-	line.json = object == NULL ? NULL : json_dumps(object, 0);
+	line.json = row_json(row, device, identity);
 	line.order = strdup(order);
-	json_decref(object);
 	if (line.json == NULL || line.order == NULL) {
 		free(line.json);
 		free(line.order);
@@ -172,10 +162,11 @@ static int write_texts(const char *name, struct answers_texts *texts, FILE *file
 		qsort(texts->list, texts->count, sizeof *texts->list, by_hash);
 	fprintf(file, "\"%s\": {", name);
 	for (size_t i = 0; i < texts->count; i++) {
-		json_t *text = json_string(texts->list[i].text);
-		char *quoted = text == NULL ? NULL : json_dumps(text, JSON_ENCODE_ANY);
+		struct document json = {0};
+		char *quoted;
 
-		json_decref(text);
+		document_text(&json, NULL, texts->list[i].text);
+		quoted = document_take(&json);
 		if (quoted == NULL)
 			return -1;
 		fprintf(file, "%s\n\"%s\": %s", i > 0 ? "," : "", texts->list[i].hash, quoted);
@@ -514,15 +505,25 @@ static bool check_head(struct reading *reading, json_t *root)
 	        check_texts(reading, root, "identities", &reading->identities);
 }
 
-static bool refuse_syntax(struct flytune_error *error, const json_error_t *fault)
+static bool refuse_whole(struct flytune_error *error, enum flytune_code code, const char *message)
 {
 	memset(error, 0, sizeof *error);
-	error->code = FLYTUNE_E_BAD_VALUE;
-	snprintf(error->word, sizeof error->word, "%s", flytune_code_word(error->code));
-	snprintf(error->message, sizeof error->message, "line %d, column %d: %.200s", fault->line,
-	        fault->column, fault->text);
+	error->code = code;
+	snprintf(error->word, sizeof error->word, "%s", flytune_code_word(code));
+	snprintf(error->message, sizeof error->message, "%s", message);
 	ft_make_plain(error->message);
 	return false;
+}
+
+static bool refuse_syntax(struct flytune_error *error, const json_error_t *fault)
+{
+	char message[sizeof error->message];
+
+	if (fault->line == 0)
+		return refuse_whole(error, FLYTUNE_E_MEMORY, fault->text);
+	snprintf(message, sizeof message, "line %d, column %d: %.200s", fault->line, fault->column,
+	        fault->text);
+	return refuse_whole(error, FLYTUNE_E_BAD_VALUE, message);
 }
 
 bool answers_read(const char *text, size_t length,
@@ -535,18 +536,13 @@ bool answers_read(const char *text, size_t length,
 	json_t *root, *rows;
 	bool taken = false;
 
-	root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &fault);
+	root = file_parse(text, length, &fault);
 	if (root == NULL) {
 		free(read);
 		return refuse_syntax(error, &fault);
 	}
-	if (read == NULL) {
-		snprintf(fault.text, sizeof fault.text, "out of memory");
-		fault.line = fault.column = 0;
-		refuse_syntax(error, &fault);
-	} else {
-		taken = check_head(&reading, root);
-	}
+	taken = read != NULL ? check_head(&reading, root)
+	                     : refuse_whole(error, FLYTUNE_E_MEMORY, "out of memory");
 	rows = json_object_get(root, "answers");
 	for (size_t i = 0; taken && i < json_array_size(rows); i++) {
 		reading.number = i + 1;

@@ -36,7 +36,7 @@ struct answers {
 
 /* 0, or -1 when out of memory. */
 int answers_add(struct answers *answers, const struct flytune_row *row);
-/* Sorts and writes all. 0, or -1 when out of memory or when the file cannot be written. */
+/* Sorts and writes all. 0, or -1 with errno when out of memory or when the file cannot be written. */
 int answers_write(struct answers *answers, const struct flytune_export_info *info, FILE *file);
 void answers_free(struct answers *answers);
 

@@ -198,7 +198,7 @@ static enum ctl_exit add_axis(const struct command *command, struct axes *axes, 
 	axis->is_text = field != NULL ? field->is_text : looks_like_text(value);
 	axis->text = strdup(value);
 	if (axis->text == NULL)
-		return ctl_usage(command, "out of memory");
+		return ctl_short();
 	axes->count++;
 	return split_values(command, axis, option, lists);
 }
@@ -324,7 +324,7 @@ static enum ctl_exit make_problems(const struct ctl *ctl, const struct command *
 	}
 	problems->problem = calloc(total, sizeof(flytune_problem *));
 	if (problems->problem == NULL)
-		return ctl_usage(command, "out of memory");
+		return ctl_short();
 	for (; problems->count < total; problems->count++) {
 		flytune_problem *problem = make_problem(axes, problems->count, &error);
 
@@ -356,7 +356,7 @@ enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command
 	axes.schema = kernel == NULL ? NULL : kernel->schema("cpu");
 	axes.axis = calloc(FT_FIELDS_MAX + 1, sizeof *axes.axis);
 	if (axes.axis == NULL)
-		return ctl_usage(command, "out of memory");
+		return ctl_short();
 	status = read_words(command, &axes, count, words, own, lists);
 	if (status == CTL_DONE)
 		status = make_problems(ctl, command, &axes, problems);

@@ -7,6 +7,20 @@
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
 
+static void print_json(const flytune_problem *problem, const struct flytune_change *change, const char *token)
+{
+	struct document json = {0};
+
+	document_object(&json, NULL);
+	document_text(&json, "kernel", flytune_problem_kernel(problem));
+	json_problem(&json, "problem", problem);
+	document_bool(&json, "was_set", change->was_set);
+	document_count(&json, "generation", change->generation);
+	document_text(&json, "token", token);
+	document_end(&json);
+	document_print(&json);
+}
+
 static enum ctl_exit print_change(const struct ctl *ctl, const flytune_problem *problem, const char *done,
         const char *undone, const struct flytune_change *change)
 {
@@ -14,14 +28,11 @@ static enum ctl_exit print_change(const struct ctl *ctl, const flytune_problem *
 
 	snprintf(token, sizeof token, "%s:%" PRIu64, change->store, change->generation);
 	if (ctl->json)
-		return json_print(json_pack("{s:s, s:o, s:b, s:I, s:s}", "kernel",
-		               flytune_problem_kernel(problem), "problem", json_problem(problem), "was_set",
-		               change->was_set, "generation", (json_int_t)change->generation, "token",
-		               token)) != 0
-		        ? CTL_FAILED
-		        : CTL_DONE;
-	printf("%s %s: %s, generation %s\n", flytune_problem_kernel(problem), format_problem(problem, text),
-	        change->was_set || undone == NULL ? done : undone, token);
+		print_json(problem, change, token);
+	else
+		printf("%s %s: %s, generation %s\n", flytune_problem_kernel(problem),
+		        format_problem(problem, text), change->was_set || undone == NULL ? done : undone,
+		        token);
 	return CTL_DONE;
 }
 
@@ -133,6 +144,16 @@ const struct command command_forget = {
 
 /* ---- the queue ---- */
 
+static void print_paused(bool paused)
+{
+	struct document json = {0};
+
+	document_object(&json, NULL);
+	document_bool(&json, "paused", paused);
+	document_end(&json);
+	document_print(&json);
+}
+
 static enum ctl_exit run_pause(struct ctl *ctl, int count, char **words)
 {
 	struct flytune_error error;
@@ -142,8 +163,9 @@ static enum ctl_exit run_pause(struct ctl *ctl, int count, char **words)
 	if (flytune_pause(ctl->client, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
-		return json_print(json_pack("{s:b}", "paused", 1)) != 0 ? CTL_FAILED : CTL_DONE;
-	puts("paused: no job runs until `flytunectl resume`");
+		print_paused(true);
+	else
+		puts("paused: no job runs until `flytunectl resume`");
 	return CTL_DONE;
 }
 
@@ -156,8 +178,9 @@ static enum ctl_exit run_resume(struct ctl *ctl, int count, char **words)
 	if (flytune_resume(ctl->client, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
-		return json_print(json_pack("{s:b}", "paused", 0)) != 0 ? CTL_FAILED : CTL_DONE;
-	puts("resumed");
+		print_paused(false);
+	else
+		puts("resumed");
 	return CTL_DONE;
 }
 

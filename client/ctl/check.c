@@ -14,17 +14,21 @@ static bool holds(const struct flytune_job *job)
 	return strncmp(job->reason, "the winner holds", 16) == 0;
 }
 
-static int print_json(
+static void print_json(
         const flytune_problem *problem, const struct flytune_job *job, const struct flytune_answer *answer)
 {
-	json_t *object = job->state == FLYTUNE_STATE_DONE ? json_answer(problem, answer) : json_object();
+	struct document json = {0};
 
-	json_object_set_new(object, "job", json_integer((json_int_t)job->job));
-	json_object_set_new(object, "state", json_string(flytune_state_word(job->state)));
-	json_object_set_new(object, "holds", json_boolean(holds(job)));
-	json_object_set_new(object, "said", json_string(job->reason));
-	json_object_set_new(object, "sweep_s", json_real((double)job->sweep_ns / 1e9));
-	return json_print(object);
+	document_object(&json, NULL);
+	if (job->state == FLYTUNE_STATE_DONE)
+		json_answer_members(&json, problem, answer);
+	document_count(&json, "job", job->job);
+	document_text(&json, "state", flytune_state_word(job->state));
+	document_bool(&json, "holds", holds(job));
+	document_text(&json, "said", job->reason);
+	document_real(&json, "sweep_s", (double)job->sweep_ns / 1e9);
+	document_end(&json);
+	document_print(&json);
 }
 
 static void print_text(
@@ -58,8 +62,8 @@ static enum ctl_exit check(struct ctl *ctl, const flytune_problem *problem, cons
 		return ctl_fail(ctl, &error);
 	if (!ctl->json)
 		print_text(problem, &job, &answer);
-	else if (print_json(problem, &job, &answer) != 0)
-		return CTL_FAILED;
+	else
+		print_json(problem, &job, &answer);
 	return job.state == FLYTUNE_STATE_DONE ? CTL_DONE : CTL_JOB_FAILED;
 }
 

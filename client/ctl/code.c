@@ -1,30 +1,44 @@
 /* flytunectl code */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/file.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
 #include "client/ctl/table.h"
 
-static int print_json(const flytune_problem *problem, const struct flytune_code_info *info, size_t length)
+static void print_json(const flytune_problem *problem, const struct flytune_code_info *info, size_t length)
 {
-	return json_print(json_pack(
-	        "{s:s, s:o, s:o, s:o, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:I, "
-	        "s:{s:I, s:I, s:I, s:I, s:s}}",
-	        "kernel", flytune_problem_kernel(problem), "problem", json_problem(problem), "device",
-	        json_text(info->device), "config", json_config(info->knob, info->knob_count), "hash",
-	        info->hash, "symbol", info->symbol, "target", info->target, "object_version",
-	        (json_int_t)info->object_version, "builder", json_text(info->builder), "bytes",
-	        (json_int_t)length, "identity", json_text(info->identity), "max_threads",
-	        (json_int_t)info->max_threads, "registers", (json_int_t)info->registers, "spills",
-	        (json_int_t)info->spills, "shared", (json_int_t)info->shared, "wave", (json_int_t)info->wave,
-	        "launch", "block", (json_int_t)info->block, "rows_a_block", (json_int_t)info->rows,
-	        "blocks_at_most", (json_int_t)info->blocks_max, "dynamic_shared_bytes",
-	        (json_int_t)info->dynamic_shared, "arguments", info->arguments));
+	struct document json = {0};
+
+	document_object(&json, NULL);
+	document_text(&json, "kernel", flytune_problem_kernel(problem));
+	json_problem(&json, "problem", problem);
+	json_text(&json, "device", info->device);
+	json_config(&json, "config", info->knob, info->knob_count);
+	document_text(&json, "hash", info->hash);
+	document_text(&json, "symbol", info->symbol);
+	document_text(&json, "target", info->target);
+	document_count(&json, "object_version", info->object_version);
+	json_text(&json, "builder", info->builder);
+	document_count(&json, "bytes", length);
+	json_text(&json, "identity", info->identity);
+	document_count(&json, "max_threads", info->max_threads);
+	document_count(&json, "registers", info->registers);
+	document_count(&json, "spills", info->spills);
+	document_count(&json, "shared", info->shared);
+	document_count(&json, "wave", info->wave);
+	document_object(&json, "launch");
+	document_count(&json, "block", info->block);
+	document_count(&json, "rows_a_block", info->rows);
+	document_count(&json, "blocks_at_most", info->blocks_max);
+	document_count(&json, "dynamic_shared_bytes", info->dynamic_shared);
+	document_text(&json, "arguments", info->arguments);
+	document_end(&json);
+	document_end(&json);
+	document_print(&json);
 }
 
 static void print_facts(
@@ -52,21 +66,16 @@ static void print_facts(
 	table_print(&table);
 }
 
-static enum ctl_exit write_out(const char *path, const void *data, size_t length)
-{
-	FILE *file = fopen(path, "we");
-	int failed;
+struct object {
+	const void *data;
+	size_t length;
+};
 
-	if (file == NULL) {
-		fprintf(stderr, "flytunectl: cannot write %s: %s\n", path, strerror(errno));
-		return CTL_FAILED;
-	}
-	failed = fwrite(data, 1, length, file) != length;
-	if (fclose(file) != 0 || failed) {
-		fprintf(stderr, "flytunectl: cannot write %s: %s\n", path, strerror(errno));
-		return CTL_FAILED;
-	}
-	return CTL_DONE;
+static int write_object(void *data, FILE *file)
+{
+	const struct object *object = data;
+
+	return fwrite(object->data, 1, object->length, file) == object->length ? 0 : -1;
 }
 
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
@@ -76,27 +85,27 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	struct problems problems;
 	struct flytune_code_info info;
 	struct flytune_error error;
-	flytune_code_object *object;
-	const void *data;
-	size_t length;
+	flytune_code_object *code;
+	struct object object;
+	char problem[FILE_PROBLEM_SIZE];
 	enum ctl_exit status = problems_read(ctl, &command_code, count, words, &own, false, &problems);
 
 	if (status != CTL_DONE)
 		return status;
-	if (flytune_code(ctl->client, problems.problem[0], device, &object, &error) != FLYTUNE_OK) {
+	if (flytune_code(ctl->client, problems.problem[0], device, &code, &error) != FLYTUNE_OK) {
 		problems_free(&problems);
 		return ctl_fail(ctl, &error);
 	}
-	data = flytune_code_data(object, &length);
+	object.data = flytune_code_data(code, &object.length);
 	flytune_code_info_init(&info);
-	flytune_code_describe(object, &info);
-	if (path != NULL)
-		status = write_out(path, data, length);
-	if (status == CTL_DONE && ctl->json)
-		status = print_json(problems.problem[0], &info, length) != 0 ? CTL_FAILED : CTL_DONE;
-	else if (status == CTL_DONE)
-		print_facts(problems.problem[0], &info, length, path);
-	flytune_code_free(object);
+	flytune_code_describe(code, &info);
+	if (path != NULL && !file_write(path, write_object, &object, problem))
+		status = ctl_refused("%s", problem);
+	else if (ctl->json)
+		print_json(problems.problem[0], &info, object.length);
+	else
+		print_facts(problems.problem[0], &info, object.length, path);
+	flytune_code_free(code);
 	problems_free(&problems);
 	return status;
 }

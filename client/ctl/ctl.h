@@ -17,6 +17,7 @@ enum ctl_exit {
 struct ctl {
 	flytune_client *client;
 	bool json;
+	bool json_lines;        /* each object on a line of its own */
 	const char *socket;     /* as given; NULL: the library's choice */
 	const char *generation; /* as given; NULL: the environment's */
 };
@@ -28,6 +29,7 @@ struct command {
 	const char *help;  /* one line */
 	enum ctl_exit (*run)(struct ctl *ctl, int count, char **words);
 	void (*explain)(void); /* more of --help; NULL: nothing */
+	bool is_stream;        /* with --json it prints an object a line */
 	bool takes_kernel;     /* its first word names one, and --help tells of its fields */
 };
 
@@ -53,12 +55,15 @@ extern const struct command command_export;
 extern const struct command command_import;
 extern const struct command command_metrics;
 
-/* Says what is wrong with the words of a command, and where help is. */
+/* Each says what is wrong on standard error, under --json as an object on standard output as well, and gives the status
+ * to end with. */
+enum ctl_exit ctl_fail(const struct ctl *ctl, const struct flytune_error *error);
+/* The words of a command are at fault; NULL: those before it. Says where help is. */
 enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-/* Says an error on standard error, as an object on standard output as well under --json. */
-enum ctl_exit ctl_fail(const struct ctl *ctl, const struct flytune_error *error);
-/* What flushing standard output says. */
-enum ctl_exit ctl_finish(enum ctl_exit status);
+/* This machine refuses, such as a file. */
+enum ctl_exit ctl_refused(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Memory is short. */
+enum ctl_exit ctl_short(void);
 
 #endif

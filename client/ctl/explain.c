@@ -86,13 +86,13 @@ static double gain_of(const struct story *story, double *least)
 	return standard->ratio / winner->ratio - 1;
 }
 
-/* Trials know nothing of pins: what is served is asked for as a program would, but never with a sweep first. Where that
- * cannot be had there is the winner's story all the same. */
-static void find_pin(struct story *story, const struct ctl *ctl)
+/* Trials know nothing of pins: what is served is asked for as a program would, but never with a sweep first. */
+static enum ctl_exit find_pin(struct story *story, const struct ctl *ctl)
 {
 	struct flytune_options options;
 	struct flytune_error error;
 	flytune_client *client;
+	enum ctl_exit status = CTL_DONE;
 
 	flytune_options_init(&options);
 	options.socket = ctl->socket;
@@ -102,8 +102,12 @@ static void find_pin(struct story *story, const struct ctl *ctl)
 	flytune_answer_init(&story->pin);
 	client = flytune_open(&options, &error);
 	if (client == NULL || flytune_lookup(client, story->problem, NULL, &story->pin, &error) != FLYTUNE_OK)
-		flytune_answer_init(&story->pin);
+		status = ctl_fail(ctl, &error);
+	else if ((story->pin.flags & FLYTUNE_ANSWER_AWAY) != 0)
+		status = ctl_refused("whether it is pinned is not known: the daemon did not answer: %s",
+		        story->pin.reason);
 	flytune_close(client);
+	return status;
 }
 
 enum role { ROLE_ONE_VALUE, ROLE_SAME_CODE, ROLE_UNTIMED, ROLE_LITTLE, ROLE_MATTERED };
@@ -330,83 +334,109 @@ static void print_story(const struct story *story)
 
 /* ---- JSON ---- */
 
-static json_t *json_known(const struct flytune_trial *trial)
+static void json_known(struct document *json, const char *name, const struct flytune_trial *trial)
 {
-	return trial == NULL ? json_null() : json_trial(trial);
+	if (trial == NULL)
+		document_null(json, name);
+	else
+		json_trial(json, name, trial);
 }
 
-static json_t *json_percent(double share)
+static void json_percent(struct document *json, const char *name, bool known, double share)
 {
-	return json_real(share * 100);
+	if (known)
+		document_real(json, name, share * 100);
+	else
+		document_null(json, name);
 }
 
-static json_t *json_effect(const struct story *story, const struct flytune_effect *effect)
+static void json_effect(struct document *json, const struct story *story, const struct flytune_effect *effect)
 {
-	json_t *object = json_object();
-	json_t *values = json_array();
-
-	for (uint32_t v = 0; v < effect->value_count; v++)
-		json_array_append_new(values,
-		        json_pack("{s:I, s:o}", "value", (json_int_t)effect->value[v], "over_best_percent",
-		                effect->ratio[v] == 0 ? json_null() : json_percent(effect->ratio[v] - 1)));
-	json_object_set_new(object, "name", json_string(effect->name));
-	json_object_set_new(object, "role", json_string(role_words[role_of(story, effect)]));
-	json_object_set_new(object, "loss_percent", effect->timed ? json_percent(effect->loss) : json_null());
-	json_object_set_new(
-	        object, "loss_least_percent", effect->timed ? json_percent(effect->loss_least) : json_null());
-	json_object_set_new(object, "default_loss_percent",
-	        effect->timed ? json_percent(effect->default_loss) : json_null());
-	json_object_set_new(object, "changes_bits", json_boolean(effect->changes_bits));
-	json_object_set_new(object, "pairs", json_integer((json_int_t)effect->pairs));
-	json_object_set_new(object, "same_code_pairs", json_integer((json_int_t)effect->same_pairs));
-	json_object_set_new(object, "values", values);
-	return object;
+	document_object(json, NULL);
+	document_text(json, "name", effect->name);
+	document_text(json, "role", role_words[role_of(story, effect)]);
+	json_percent(json, "loss_percent", effect->timed, effect->loss);
+	json_percent(json, "loss_least_percent", effect->timed, effect->loss_least);
+	json_percent(json, "default_loss_percent", effect->timed, effect->default_loss);
+	document_bool(json, "changes_bits", effect->changes_bits);
+	document_count(json, "pairs", effect->pairs);
+	document_count(json, "same_code_pairs", effect->same_pairs);
+	document_array(json, "values");
+	for (uint32_t v = 0; v < effect->value_count; v++) {
+		document_object(json, NULL);
+		document_integer(json, "value", effect->value[v]);
+		json_percent(json, "over_best_percent", effect->ratio[v] != 0, effect->ratio[v] - 1);
+		document_end(json);
+	}
+	document_end(json);
+	document_end(json);
 }
 
-static int print_json(const struct story *story)
+static void json_configs(struct document *json, const struct story *story)
 {
-	json_t *object = json_object();
-	json_t *tied = json_array();
-	json_t *knobs = json_array();
+	document_object(json, "configs");
+	document_count(json, "timed", story->timed);
+	document_count(json, "dropped", story->dropped);
+	document_count(json, "same_code", story->same_code);
+	document_count(json, "failed", story->failed);
+	document_count(json, "pruned", story->pruned);
+	document_count(json, "waiting", story->waiting);
+	document_end(json);
+}
+
+static void json_tied(struct document *json, const struct story *story)
+{
+	document_array(json, "tied");
+	for (size_t i = 0; i < story->count; i++) {
+		const struct flytune_trial *trial = &story->trial[i];
+
+		if (trial->tied && !trial->is_winner)
+			json_config(json, NULL, trial->knob, trial->knob_count);
+	}
+	document_end(json);
+}
+
+static void json_knobs(struct document *json, const struct story *story)
+{
 	struct flytune_effect effect;
-	double least, gain = gain_of(story, &least);
-	bool known = gain != 0;
 
 	flytune_effect_init(&effect);
-	for (size_t i = 0; i < story->count; i++) {
-		if (story->trial[i].tied && !story->trial[i].is_winner)
-			json_array_append_new(
-			        tied, json_config(story->trial[i].knob, story->trial[i].knob_count));
-	}
+	document_array(json, "knobs");
 	for (size_t i = 0; flytune_trial_list_effect(story->list, i, &effect); i++)
-		json_array_append_new(knobs, json_effect(story, &effect));
-	json_object_set_new(object, "kernel", json_string(flytune_problem_kernel(story->problem)));
-	json_object_set_new(object, "problem", json_problem(story->problem));
-	json_object_set_new(object, "device", json_text(story->info.device));
-	json_object_set_new(object, "identity", json_text(story->info.identity));
-	json_object_set_new(object, "pin",
-	        story->pin.source == FLYTUNE_SOURCE_PINNED
-	                ? json_config(story->pin.knob, story->pin.knob_count)
-	                : json_null());
-	json_object_set_new(object, "winner", json_known(story->winner));
-	json_object_set_new(object, "default", json_known(story->standard));
-	json_object_set_new(object, "gain_percent", known ? json_percent(gain) : json_null());
-	json_object_set_new(object, "gain_least_percent", known ? json_percent(least) : json_null());
-	json_object_set_new(object, "reason", json_string(story->info.reason));
-	json_object_set_new(object, "conclusive", json_boolean(story->info.conclusive));
-	json_object_set_new(object, "tied", tied);
-	json_object_set_new(object, "knobs", knobs);
-	json_object_set_new(object, "configs",
-	        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "timed", (json_int_t)story->timed, "dropped",
-	                (json_int_t)story->dropped, "same_code", (json_int_t)story->same_code, "failed",
-	                (json_int_t)story->failed, "pruned", (json_int_t)story->pruned, "waiting",
-	                (json_int_t)story->waiting));
-	json_object_set_new(object, "band_percent", json_percent(story->band));
-	json_object_set_new(object, "rounds", json_integer((json_int_t)story->info.rounds));
-	json_object_set_new(object, "seed", json_integer((json_int_t)story->info.seed));
-	json_object_set_new(object, "sweep_s", json_real((double)story->info.sweep_ns / 1e9));
-	json_object_set_new(object, "method", json_text(story->info.method));
-	return json_print(object);
+		json_effect(json, story, &effect);
+	document_end(json);
+}
+
+static void print_json(const struct story *story)
+{
+	struct document json = {0};
+	double least, gain = gain_of(story, &least);
+
+	document_object(&json, NULL);
+	document_text(&json, "kernel", flytune_problem_kernel(story->problem));
+	json_problem(&json, "problem", story->problem);
+	json_text(&json, "device", story->info.device);
+	json_text(&json, "identity", story->info.identity);
+	if (story->pin.source == FLYTUNE_SOURCE_PINNED)
+		json_config(&json, "pin", story->pin.knob, story->pin.knob_count);
+	else
+		document_null(&json, "pin");
+	json_known(&json, "winner", story->winner);
+	json_known(&json, "default", story->standard);
+	json_percent(&json, "gain_percent", gain != 0, gain);
+	json_percent(&json, "gain_least_percent", gain != 0, least);
+	document_text(&json, "reason", story->info.reason);
+	document_bool(&json, "conclusive", story->info.conclusive);
+	json_tied(&json, story);
+	json_knobs(&json, story);
+	json_configs(&json, story);
+	json_percent(&json, "band_percent", true, story->band);
+	document_count(&json, "rounds", story->info.rounds);
+	document_count(&json, "seed", story->info.seed);
+	document_real(&json, "sweep_s", (double)story->info.sweep_ns / 1e9);
+	json_text(&json, "method", story->info.method);
+	document_end(&json);
+	document_print(&json);
 }
 
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
@@ -425,18 +455,16 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		problems_free(&problems);
 		return ctl_fail(ctl, &error);
 	}
-	if (!story_begin(&story, problems.problem[0], list)) {
-		fputs("flytunectl: out of memory\n", stderr);
-		status = CTL_FAILED;
-	} else if (ctl->json) {
-		find_pin(&story, ctl);
-		status = print_json(&story) != 0 ? CTL_FAILED : CTL_DONE;
-	} else if (story.count == 0) {
+	if (!story_begin(&story, problems.problem[0], list))
+		status = ctl_short();
+	else if (story.count > 0 || ctl->json)
+		status = find_pin(&story, ctl);
+	if (status == CTL_DONE && ctl->json)
+		print_json(&story);
+	else if (status == CTL_DONE && story.count == 0)
 		puts("nothing to explain: the problem has not been tuned");
-	} else {
-		find_pin(&story, ctl);
+	else if (status == CTL_DONE)
 		print_story(&story);
-	}
 	free(story.trial);
 	flytune_trial_list_free(list);
 	problems_free(&problems);

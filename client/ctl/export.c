@@ -1,15 +1,11 @@
 /* flytunectl export */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "client/ctl/answers.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/file.h"
 #include "client/ctl/json.h"
 
 static int add_row(void *data, const struct flytune_row *row)
@@ -17,99 +13,54 @@ static int add_row(void *data, const struct flytune_row *row)
 	return answers_add(data, row);
 }
 
-static enum ctl_exit complain(const char *what, const char *path)
+/* What is to be written, and of which moment it is. */
+struct exported {
+	struct answers answers;
+	struct flytune_export_info info;
+};
+
+static int write_answers(void *data, FILE *file)
 {
-	fprintf(stderr, "flytunectl: %s %s: %s\n", what, path, strerror(errno));
-	return CTL_FAILED;
+	struct exported *exported = data;
+
+	return answers_write(&exported->answers, &exported->info, file);
 }
 
-/* Into what is there already and is no file: a pipe, a terminal, /dev/null. Putting a file in its place would take it away
- * from everybody else. */
-static enum ctl_exit write_into(
-        struct answers *answers, const struct flytune_export_info *info, const char *path)
+static void print_json(const struct exported *exported, const char *path)
 {
-	FILE *file = fopen(path, "we");
-	int failed;
+	struct document json = {0};
 
-	if (file == NULL)
-		return complain("cannot write", path);
-	errno = 0;
-	failed = answers_write(answers, info, file) != 0 || fflush(file) != 0;
-	errno = failed && errno == 0 ? ENOMEM : errno;
-	if (failed) {
-		enum ctl_exit status = complain("cannot write", path);
-
-		(void)fclose(file);
-		return status;
-	}
-	return fclose(file) == 0 ? CTL_DONE : complain("cannot write", path);
+	document_object(&json, NULL);
+	document_text(&json, "file", path);
+	document_count(&json, "answers", exported->answers.count);
+	document_count(&json, "generation", exported->info.generation);
+	document_text(&json, "store", exported->info.store);
+	document_end(&json);
+	document_print(&json);
 }
 
-/* Beside the file, so that it can take its place in one step: nobody ever sees a half. */
-static enum ctl_exit replace_file(
-        struct answers *answers, const struct flytune_export_info *info, const char *path)
+static enum ctl_exit write_out(const struct ctl *ctl, struct exported *exported, const char *path)
 {
-	size_t size = strlen(path) + 16;
-	char *beside = malloc(size);
-	enum ctl_exit status = CTL_DONE;
-	mode_t mask = umask(0);
-	int descriptor = -1;
-	FILE *file = NULL;
+	char problem[FILE_PROBLEM_SIZE];
 
-	umask(mask);
-	if (beside == NULL) {
-		errno = ENOMEM;
-		return complain("cannot write", path);
+	if (strcmp(path, "-") == 0) {
+		if (write_answers(exported, stdout) != 0 && !ferror(stdout))
+			return ctl_short();
+		return CTL_DONE;
 	}
-	snprintf(beside, size, "%s.XXXXXX", path);
-	descriptor = mkostemp(beside, O_CLOEXEC);
-	if (descriptor < 0) {
-		status = complain("cannot make a file beside", path);
-		free(beside);
-		return status;
-	}
-	if (fchmod(descriptor, 0666 & ~mask) == 0)
-		file = fdopen(descriptor, "w");
-	if (file == NULL) {
-		status = complain("cannot write", beside);
-		close(descriptor);
-	} else {
-		errno = 0;
-		if (answers_write(answers, info, file) != 0 || fflush(file) != 0 || fsync(descriptor) != 0) {
-			errno = errno == 0 ? ENOMEM : errno;
-			status = complain("cannot write", beside);
-		}
-		if (fclose(file) != 0 && status == CTL_DONE)
-			status = complain("cannot write", beside);
-	}
-	if (status == CTL_DONE && rename(beside, path) != 0)
-		status = complain("cannot replace", path);
-	if (status != CTL_DONE)
-		unlink(beside);
-	free(beside);
-	return status;
-}
-
-static enum ctl_exit write_file(
-        struct answers *answers, const struct flytune_export_info *info, const char *path)
-{
-	struct stat facts;
-	enum ctl_exit status;
-	char *real;
-
-	if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode))
-		return write_into(answers, info, path);
-	/* A link stays one, and what it leads to is replaced. */
-	real = realpath(path, NULL);
-	status = replace_file(answers, info, real != NULL ? real : path);
-	free(real);
-	return status;
+	if (!file_write(path, write_answers, exported, problem))
+		return ctl_refused("%s", problem);
+	if (ctl->json)
+		print_json(exported, path);
+	else
+		printf("%zu answer%s written to %s\n", exported->answers.count,
+		        exported->answers.count == 1 ? "" : "s", path);
+	return CTL_DONE;
 }
 
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 {
-	struct flytune_export_info info;
-	struct answers answers = {0};
+	struct exported exported = {0};
 	struct flytune_error error;
 	enum ctl_exit status;
 	enum flytune_code code;
@@ -117,28 +68,18 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	if (count != 1)
 		return ctl_usage(
 		        &command_export, "export needs the name of one file, or - for standard output");
-	flytune_export_info_init(&info);
-	code = flytune_export(ctl->client, add_row, &answers, &info, &error);
-	if (code == FLYTUNE_E_CANCELLED) {
-		fputs("flytunectl: out of memory\n", stderr);
-		status = CTL_FAILED;
-	} else if (code != FLYTUNE_OK) {
+	flytune_export_info_init(&exported.info);
+	code = flytune_export(ctl->client, add_row, &exported.answers, &exported.info, &error);
+	if (code == FLYTUNE_E_CANCELLED)
+		status = ctl_short();
+	else if (code != FLYTUNE_OK)
 		status = ctl_fail(ctl, &error);
-	} else if (strcmp(words[0], "-") == 0) {
-		status = answers_write(&answers, &info, stdout) == 0 ? CTL_DONE : CTL_FAILED;
-	} else {
-		status = write_file(&answers, &info, words[0]);
-		if (status == CTL_DONE && ctl->json)
-			json_print(json_pack("{s:s, s:I, s:I, s:s}", "file", words[0], "answers",
-			        (json_int_t)answers.count, "generation", (json_int_t)info.generation, "store",
-			        info.store));
-		else if (status == CTL_DONE)
-			printf("%zu answer%s written to %s\n", answers.count, answers.count == 1 ? "" : "s",
-			        words[0]);
-	}
-	if (code == FLYTUNE_OK && info.hidden > 0)
-		fprintf(stderr, "flytunectl: %" PRIu64 " damaged answers are left out\n", info.hidden);
-	answers_free(&answers);
+	else
+		status = write_out(ctl, &exported, words[0]);
+	if (code == FLYTUNE_OK && exported.info.hidden > 0)
+		fprintf(stderr, "flytunectl: %" PRIu64 " damaged answers are left out\n",
+		        exported.info.hidden);
+	answers_free(&exported.answers);
 	return status;
 }
 

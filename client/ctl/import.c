@@ -1,5 +1,4 @@
 /* flytunectl import */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,57 +6,10 @@
 
 #include "client/ctl/answers.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/file.h"
 #include "client/ctl/json.h"
 
-enum { FILE_FIRST = 1 << 16, NOTES_SHOWN = 20 };
-
-static const size_t file_max = (size_t)512 << 20;
-
-static char *read_all(FILE *file, size_t *length)
-{
-	size_t capacity = FILE_FIRST;
-	char *text = malloc(capacity);
-
-	*length = 0;
-	while (text != NULL) {
-		char *grown;
-
-		*length += fread(text + *length, 1, capacity - *length, file);
-		if (*length < capacity)
-			return text;
-		if (capacity >= file_max) {
-			errno = EFBIG;
-			break;
-		}
-		grown = realloc(text, capacity * 2);
-		if (grown == NULL)
-			break;
-		text = grown;
-		capacity *= 2;
-	}
-	free(text);
-	return NULL;
-}
-
-static char *read_file(const char *path, size_t *length)
-{
-	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-	char *text = NULL;
-
-	if (file != NULL) {
-		errno = 0;
-		text = read_all(file, length);
-		if (text != NULL && ferror(file)) {
-			free(text);
-			text = NULL;
-		}
-	}
-	if (text == NULL)
-		fprintf(stderr, "flytunectl: cannot read %s: %s\n", path, strerror(errno != 0 ? errno : EIO));
-	if (file != NULL && file != stdin)
-		fclose(file);
-	return text;
-}
+enum { NOTES_SHOWN = 20 };
 
 /* What this library finds in a row names the row as the daemon does. */
 static bool take_row(void *data, size_t number, const struct flytune_row *row, struct flytune_error *error)
@@ -75,22 +27,33 @@ static bool take_row(void *data, size_t number, const struct flytune_row *row, s
 	return false;
 }
 
-static int print_json(const flytune_import *import, const struct flytune_import_report *report, bool dry)
+static void print_json(const flytune_import *import, const struct flytune_import_report *report, bool dry)
 {
 	struct flytune_import_note note;
-	json_t *notes = json_array();
+	struct document json = {0};
 	char token[64] = "";
 
-	flytune_import_note_init(&note);
-	for (size_t i = 0; flytune_import_get_note(import, i, &note); i++)
-		json_array_append_new(notes,
-		        json_pack("{s:I, s:s, s:b, s:s}", "row", (json_int_t)note.row, "field", note.field,
-		                "usable", note.usable, "reason", note.reason));
 	if (report->store[0] != '\0')
 		snprintf(token, sizeof token, "%s:%" PRIu64, report->store, report->generation);
-	return json_print(json_pack("{s:I, s:I, s:I, s:b, s:o, s:o}", "rows", (json_int_t)report->rows,
-	        "usable", (json_int_t)report->usable, "kept", (json_int_t)report->kept, "dry_run", dry,
-	        "token", json_text(token), "notes", notes));
+	document_object(&json, NULL);
+	document_count(&json, "rows", report->rows);
+	document_count(&json, "usable", report->usable);
+	document_count(&json, "kept", report->kept);
+	document_bool(&json, "dry_run", dry);
+	json_text(&json, "token", token);
+	document_array(&json, "notes");
+	flytune_import_note_init(&note);
+	for (size_t i = 0; flytune_import_get_note(import, i, &note); i++) {
+		document_object(&json, NULL);
+		document_count(&json, "row", note.row);
+		document_text(&json, "field", note.field);
+		document_bool(&json, "usable", note.usable);
+		document_text(&json, "reason", note.reason);
+		document_end(&json);
+	}
+	document_end(&json);
+	document_end(&json);
+	document_print(&json);
 }
 
 static void print_text(const flytune_import *import, const struct flytune_import_report *report, bool dry)
@@ -140,7 +103,7 @@ static enum ctl_exit import_text(struct ctl *ctl, const char *path, const char *
 		        strcmp(path, "-") == 0 ? "standard input" : path);
 		status = ctl_fail(ctl, &error);
 	} else if (ctl->json) {
-		status = print_json(import, &report, dry) != 0 ? CTL_FAILED : CTL_DONE;
+		print_json(import, &report, dry);
 	} else {
 		print_text(import, &report, dry);
 	}
@@ -152,6 +115,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 {
 	const char *path = NULL;
 	enum ctl_exit status;
+	char problem[FILE_PROBLEM_SIZE];
 	bool dry = false;
 	size_t length;
 	char *text;
@@ -167,9 +131,9 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	if (path == NULL)
 		return ctl_usage(
 		        &command_import, "import needs the name of one file, or - for standard input");
-	text = read_file(path, &length);
+	text = file_read(path, &length, problem);
 	if (text == NULL)
-		return CTL_FAILED;
+		return ctl_refused("%s", problem);
 	status = import_text(ctl, path, text, length, dry);
 	free(text);
 	return status;

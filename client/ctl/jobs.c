@@ -9,15 +9,19 @@
 #include "client/ctl/json.h"
 #include "client/ctl/table.h"
 
-static int print_json(const flytune_job_list *list)
+static void print_json(const flytune_job_list *list)
 {
-	json_t *array = json_array();
+	struct document json = {0};
 	struct flytune_job job;
 
 	flytune_job_init(&job);
+	document_object(&json, NULL);
+	document_array(&json, "jobs");
 	for (size_t i = 0; flytune_job_list_get(list, i, &job); i++)
-		json_array_append_new(array, json_job(&job));
-	return json_print(json_pack("{s:o}", "jobs", array));
+		json_job(&json, NULL, &job);
+	document_end(&json);
+	document_end(&json);
+	document_print(&json);
 }
 
 static void print_table(const flytune_job_list *list)
@@ -56,7 +60,6 @@ static enum ctl_exit run_jobs(struct ctl *ctl, int count, char **words)
 	flytune_job_list *list;
 	struct flytune_error error;
 	struct flytune_job job;
-	int failed = 0;
 
 	if (count > 1)
 		return ctl_usage(&command_jobs, "'%s' is not understood", words[1]);
@@ -66,11 +69,11 @@ static enum ctl_exit run_jobs(struct ctl *ctl, int count, char **words)
 	if (flytune_jobs(ctl->client, count == 1 ? &job : NULL, &list, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
-		failed = print_json(list);
+		print_json(list);
 	else
 		print_table(list);
 	flytune_job_list_free(list);
-	return failed != 0 ? CTL_FAILED : CTL_DONE;
+	return CTL_DONE;
 }
 
 const struct command command_jobs = {
@@ -81,20 +84,38 @@ const struct command command_jobs = {
 };
 
 /* How a job ended that was to be cancelled: it may have been over before. */
-static const char *ended_as(struct ctl *ctl, const struct flytune_job *cancelled)
+static enum flytune_code ended_as(
+        struct ctl *ctl, const struct flytune_job *cancelled, const char **word, struct flytune_error *error)
 {
-	const char *word = flytune_state_word(FLYTUNE_STATE_CANCELLED);
-	struct flytune_error error;
 	struct flytune_job job;
 	flytune_job_list *list;
+	enum flytune_code code = flytune_jobs(ctl->client, cancelled, &list, error);
 
-	if (flytune_jobs(ctl->client, cancelled, &list, &error) != FLYTUNE_OK)
-		return word; /* forgotten meanwhile */
+	*word = flytune_state_word(FLYTUNE_STATE_CANCELLED);
+	if (code == FLYTUNE_E_UNKNOWN_JOB)
+		return FLYTUNE_OK; /* forgotten meanwhile */
+	if (code != FLYTUNE_OK)
+		return code;
 	flytune_job_init(&job);
 	if (flytune_job_list_get(list, 0, &job))
-		word = flytune_state_word(job.state);
+		*word = flytune_state_word(job.state);
 	flytune_job_list_free(list);
-	return word;
+	return FLYTUNE_OK;
+}
+
+static void print_cancelled(uint64_t number, const char *state, bool was)
+{
+	struct document json = {0};
+
+	document_object(&json, NULL);
+	document_count(&json, "job", number);
+	document_text(&json, "state", state);
+	if (was)
+		document_count(&json, "cancelled", number);
+	else
+		document_null(&json, "cancelled");
+	document_end(&json);
+	document_print(&json);
 }
 
 static enum ctl_exit run_cancel(struct ctl *ctl, int count, char **words)
@@ -109,16 +130,13 @@ static enum ctl_exit run_cancel(struct ctl *ctl, int count, char **words)
 	flytune_job_init(&job);
 	if (!job_number_read(words[0], &job.job))
 		return ctl_usage(&command_cancel, "'%s' is no job's number", words[0]);
-	if (flytune_cancel(ctl->client, &job, &error) != FLYTUNE_OK)
+	if (flytune_cancel(ctl->client, &job, &error) != FLYTUNE_OK ||
+	        ended_as(ctl, &job, &state, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
-	state = ended_as(ctl, &job);
 	was = strcmp(state, flytune_state_word(FLYTUNE_STATE_CANCELLED)) == 0;
 	if (ctl->json)
-		return json_print(json_pack("{s:I, s:s, s:o}", "job", (json_int_t)job.job, "state", state,
-		               "cancelled", was ? json_integer((json_int_t)job.job) : json_null())) != 0
-		        ? CTL_FAILED
-		        : CTL_DONE;
-	if (was)
+		print_cancelled(job.job, state, was);
+	else if (was)
 		printf("job %" PRIu64 " is cancelled; what it measured is kept\n", job.job);
 	else
 		printf("job %" PRIu64 " had ended already: %s\n", job.job, state);

@@ -105,25 +105,31 @@ static int compare(const void *left, const void *right)
 	return order != 0 ? order : compare_fields(a, b);
 }
 
-static int print_json(const struct listing *listing, const struct flytune_export_info *info)
+static void print_json(const struct listing *listing, const struct flytune_export_info *info)
 {
-	json_t *array = json_array();
-	char date[FORMAT_SIZE];
+	struct document json = {0};
 
+	document_object(&json, NULL);
+	document_array(&json, "answers");
 	for (size_t i = 0; i < listing->count; i++) {
 		const struct shown *shown = &listing->shown[i];
 
-		json_array_append_new(array,
-		        json_pack("{s:s, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "kernel", shown->kernel,
-		                "problem", json_values(shown->field, shown->field_count), "device",
-		                json_text(shown->device), "config",
-		                json_config(shown->knob, shown->knob_count), "source", shown->source,
-		                "time_us", json_us(shown->time_ps), "default_time_us",
-		                json_us(shown->default_time_ps), "since",
-		                json_text(format_date(shown->at_ns, date))));
+		document_object(&json, NULL);
+		document_text(&json, "kernel", shown->kernel);
+		json_values(&json, "problem", shown->field, shown->field_count);
+		json_text(&json, "device", shown->device);
+		json_config(&json, "config", shown->knob, shown->knob_count);
+		document_text(&json, "source", shown->source);
+		json_us(&json, "time_us", shown->time_ps);
+		json_us(&json, "default_time_us", shown->default_time_ps);
+		json_date(&json, "since", shown->at_ns);
+		document_end(&json);
 	}
-	return json_print(json_pack("{s:o, s:s, s:I}", "answers", array, "store", info->store, "generation",
-	        (json_int_t)info->generation));
+	document_end(&json);
+	document_text(&json, "store", info->store);
+	document_count(&json, "generation", info->generation);
+	document_end(&json);
+	document_print(&json);
 }
 
 static void print_table(const struct listing *listing)
@@ -169,10 +175,8 @@ static enum ctl_exit list(struct ctl *ctl, struct listing *listing)
 	listing->store = status.store;
 	flytune_export_info_init(&info);
 	code = flytune_export(ctl->client, add, listing, &info, &error);
-	if (code == FLYTUNE_E_CANCELLED) {
-		fputs("flytunectl: out of memory\n", stderr);
-		return CTL_FAILED;
-	}
+	if (code == FLYTUNE_E_CANCELLED)
+		return ctl_short();
 	if (code != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (listing->count > 0)
@@ -180,8 +184,9 @@ static enum ctl_exit list(struct ctl *ctl, struct listing *listing)
 	if (info.hidden > 0)
 		fprintf(stderr, "flytunectl: %" PRIu64 " damaged answers are left out\n", info.hidden);
 	if (ctl->json)
-		return print_json(listing, &info) != 0 ? CTL_FAILED : CTL_DONE;
-	print_table(listing);
+		print_json(listing, &info);
+	else
+		print_table(listing);
 	return CTL_DONE;
 }
 

@@ -36,6 +36,16 @@ static void print_answer(const flytune_problem *problem, const struct flytune_an
 	table_print(&table);
 }
 
+static void print_answer_json(const flytune_problem *problem, const struct flytune_answer *answer)
+{
+	struct document json = {0};
+
+	document_object(&json, NULL);
+	json_answer_members(&json, problem, answer);
+	document_end(&json);
+	document_print(&json);
+}
+
 /* Why there is no daemon behind the answer. */
 static void say_away(const struct ctl *ctl, const struct flytune_answer *answer)
 {
@@ -53,7 +63,6 @@ static enum ctl_exit lookup_one(struct ctl *ctl, const flytune_problem *problem,
 	struct flytune_lookup_options options;
 	struct flytune_answer answer;
 	struct flytune_error error;
-	int failed = 0;
 
 	flytune_lookup_options_init(&options);
 	options.device = device;
@@ -65,11 +74,9 @@ static enum ctl_exit lookup_one(struct ctl *ctl, const flytune_problem *problem,
 	if ((answer.flags & FLYTUNE_ANSWER_UNSWEPT) != 0)
 		fputs("flytunectl: the sweep has not ended; this is what is known so far\n", stderr);
 	if (ctl->json)
-		failed = json_print(json_answer(problem, &answer));
+		print_answer_json(problem, &answer);
 	else
 		print_answer(problem, &answer);
-	if (failed != 0)
-		return CTL_FAILED;
 	return (answer.flags & FLYTUNE_ANSWER_AWAY) != 0 ? CTL_AWAY : CTL_DONE;
 }
 
@@ -106,13 +113,18 @@ static void print_table(const struct looked_up *all)
 	table_print(&table);
 }
 
-static int print_json(const struct looked_up *all)
+static void print_json(const struct looked_up *all)
 {
-	json_t *array = json_array();
+	struct document json = {0};
 
-	for (size_t i = 0; i < all->problems->count; i++)
-		json_array_append_new(array, json_answer(all->problems->problem[i], &all->answer[i]));
-	return json_print(array);
+	document_array(&json, NULL);
+	for (size_t i = 0; i < all->problems->count; i++) {
+		document_object(&json, NULL);
+		json_answer_members(&json, all->problems->problem[i], &all->answer[i]);
+		document_end(&json);
+	}
+	document_end(&json);
+	document_print(&json);
 }
 
 static enum ctl_exit print_all(const struct ctl *ctl, const struct looked_up *all)
@@ -129,10 +141,10 @@ static enum ctl_exit print_all(const struct ctl *ctl, const struct looked_up *al
 		say_away(ctl, away);
 	if (unswept)
 		fputs("flytunectl: not all sweeps have ended; this is what is known so far\n", stderr);
-	if (!ctl->json)
+	if (ctl->json)
+		print_json(all);
+	else
 		print_table(all);
-	else if (print_json(all) != 0)
-		return CTL_FAILED;
 	return away != NULL ? CTL_AWAY : CTL_DONE;
 }
 
@@ -147,7 +159,7 @@ static enum ctl_exit lookup_all(struct ctl *ctl, const struct problems *problems
 	options.device = device;
 	all.answer = malloc(problems->count * sizeof *all.answer);
 	if (all.answer == NULL)
-		return ctl_usage(&command_lookup, "out of memory");
+		return ctl_short();
 	for (size_t i = 0; i < problems->count; i++)
 		flytune_answer_init(&all.answer[i]);
 	if (flytune_lookup_many(ctl->client, problems->problem, problems->count, &options, all.answer, NULL,

@@ -1,5 +1,4 @@
 /* flytunectl: asks and steers flytuned from the command line. */
-#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +7,8 @@
 #include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/json.h"
+#include "client/ctl/output.h"
+#include "proto/error.h"
 
 static const struct command *const commands[] = {
         &command_status,
@@ -34,6 +35,8 @@ static const struct command *const commands[] = {
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static struct ctl ctl;
 
 static void print_general_options(void)
 {
@@ -72,21 +75,6 @@ static void print_command_help(const struct command *command, const char *kernel
 	print_general_options();
 }
 
-enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)
-{
-	va_list arguments;
-
-	fputs("flytunectl: ", stderr);
-	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
-	va_end(arguments);
-	if (command == NULL)
-		fputs("\nTry 'flytunectl --help'.\n", stderr);
-	else
-		fprintf(stderr, "\nTry 'flytunectl %s --help'.\n", command->name);
-	return CTL_USAGE;
-}
-
 static enum ctl_exit exit_of(enum flytune_code code)
 {
 	switch (code) {
@@ -105,24 +93,72 @@ static enum ctl_exit exit_of(enum flytune_code code)
 	}
 }
 
-enum ctl_exit ctl_fail(const struct ctl *ctl, const struct flytune_error *error)
+static void say(const struct flytune_error *error)
 {
-	enum ctl_exit status = exit_of(error->code);
+	struct document json = {.style = ctl.json_lines ? DOCUMENT_DENSE : DOCUMENT_PRETTY};
 
 	fprintf(stderr, "flytunectl: %s\n", error->message);
-	if (ctl->json)
-		json_print_error(error);
-	return status;
+	if (!ctl.json)
+		return;
+	document_object(&json, NULL);
+	json_error(&json, "error", error);
+	document_end(&json);
+	document_print(&json);
 }
 
-enum ctl_exit ctl_finish(enum ctl_exit status)
+enum ctl_exit ctl_fail(const struct ctl *asker, const struct flytune_error *error)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	/* A reader that has seen enough, such as head, is no news. */
-	if (errno != EPIPE)
-		perror("flytunectl: standard output");
-	return status == CTL_DONE ? CTL_FAILED : status;
+	(void)asker;
+	say(error);
+	return exit_of(error->code);
+}
+
+static void say_own(const char *word, const char *format, va_list arguments)
+        __attribute__((format(printf, 2, 0)));
+
+static void say_own(const char *word, const char *format, va_list arguments)
+{
+	struct flytune_error error = {0};
+
+	snprintf(error.word, sizeof error.word, "%s", word);
+	vsnprintf(error.message, sizeof error.message, format, arguments);
+	ft_make_plain(error.message);
+	say(&error);
+}
+
+enum ctl_exit ctl_usage(const struct command *command, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say_own("usage", format, arguments);
+	va_end(arguments);
+	if (command == NULL)
+		fputs("Try 'flytunectl --help'.\n", stderr);
+	else
+		fprintf(stderr, "Try 'flytunectl %s --help'.\n", command->name);
+	return CTL_USAGE;
+}
+
+enum ctl_exit ctl_refused(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say_own("system", format, arguments);
+	va_end(arguments);
+	return CTL_FAILED;
+}
+
+enum ctl_exit ctl_short(void)
+{
+	output_short();
+	return CTL_FAILED;
+}
+
+static enum ctl_exit finish(enum ctl_exit status)
+{
+	return output_end() || status != CTL_DONE ? status : CTL_FAILED;
 }
 
 static const struct command *find_command(const char *name)
@@ -134,51 +170,45 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-static enum ctl_exit run(struct ctl *ctl, const struct command *command, int count, char **words)
+static enum ctl_exit run(const struct command *command, int count, char **words)
 {
 	struct flytune_options options;
 	struct flytune_error error;
 	enum ctl_exit status;
 
 	flytune_options_init(&options);
-	options.socket = ctl->socket;
-	options.generation = ctl->generation;
+	options.socket = ctl.socket;
+	options.generation = ctl.generation;
 	options.name = "flytunectl/" FLYTUNE_VERSION;
-	ctl->client = flytune_open(&options, &error);
-	if (ctl->client == NULL)
-		return ctl_fail(ctl, &error);
-	status = command->run(ctl, count, words);
-	flytune_close(ctl->client);
+	ctl.client = flytune_open(&options, &error);
+	if (ctl.client == NULL)
+		return ctl_fail(&ctl, &error);
+	status = command->run(&ctl, count, words);
+	flytune_close(ctl.client);
 	return status;
 }
 
-int main(int count, char **words)
+static enum ctl_exit run_words(int count, char **words)
 {
-	struct ctl ctl = {0};
 	struct general general = {0};
 	const struct command *command;
 	char problem[128];
+	bool taken = general_take(&general, &count, words, problem, sizeof problem);
 
-	/* A reader that went away shows as a failed write. */
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* the write says so */
-	/* The general options may stand anywhere; what is left are the command and its own words. */
-	count--;
-	words++;
-	if (!general_take(&general, &count, words, problem, sizeof problem))
-		return ctl_usage(NULL, "%s", problem);
 	ctl.json = general.json;
 	ctl.socket = general.socket;
 	ctl.generation = general.generation;
+	if (!taken)
+		return ctl_usage(NULL, "%s", problem);
 	if (general.version) {
 		puts("flytunectl " FLYTUNE_VERSION);
-		return ctl_finish(CTL_DONE);
+		return CTL_DONE;
 	}
 	if (count == 0) {
 		if (!general.help)
 			return ctl_usage(NULL, "no command is given");
 		print_help();
-		return ctl_finish(CTL_DONE);
+		return CTL_DONE;
 	}
 	if (words[0][0] == '-')
 		return ctl_usage(NULL, "there is no option %s, or it must follow a command", words[0]);
@@ -187,7 +217,18 @@ int main(int count, char **words)
 		return ctl_usage(NULL, "there is no command %s", words[0]);
 	if (general.help) {
 		print_command_help(command, count > 1 ? words[1] : NULL);
-		return ctl_finish(CTL_DONE);
+		return CTL_DONE;
 	}
-	return ctl_finish(run(&ctl, command, count - 1, words + 1));
+	ctl.json_lines = command->is_stream;
+	return run(command, count - 1, words + 1);
+}
+
+int main(int count, char **words)
+{
+	output_begin();
+	/* A reader that went away shows as a failed write. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* the write says so */
+	/* The general options may stand anywhere; what is left are the command and its own words. */
+	return finish(run_words(count - 1, words + 1));
 }

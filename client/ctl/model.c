@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const int64_t size_max = 1 << 20; /* the longest row that the kernel takes */
@@ -14,7 +15,6 @@ struct reading {
 	const char *path;
 	const json_t *top, *text; /* the file, and the part of it that describes the language model */
 	char *problem;
-	size_t size;
 };
 
 static int refuse(struct reading *reading, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -26,7 +26,7 @@ static int refuse(struct reading *reading, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(what, sizeof what, format, arguments);
 	va_end(arguments);
-	snprintf(reading->problem, reading->size, "%s: %s", reading->path, what);
+	snprintf(reading->problem, FILE_PROBLEM_SIZE, "%.200s: %s", reading->path, what);
 	return -1;
 }
 
@@ -195,17 +195,24 @@ static int read_norms(struct reading *reading, struct model *model)
 	return heads_norm_of(reading, model->type) != HEADS_NONE ? add_heads(reading, model, hidden) : 0;
 }
 
-int model_read(const char *path, struct model *model, char *problem, size_t size)
+int model_read(const char *path, struct model *model, char problem[FILE_PROBLEM_SIZE])
 {
 	static const char *const parts[] = {"text_config", "llm_config", "language_config", "thinker_config"};
-	struct reading reading = {.path = path, .problem = problem, .size = size};
+	struct reading reading = {.path = path, .problem = problem};
 	json_error_t fault;
-	json_t *top = json_load_file(path, JSON_REJECT_DUPLICATES, &fault);
+	json_t *top;
 	const char *type;
+	char *text;
+	size_t length;
 	int status;
 
 	*model = (struct model){0};
-	if (top == NULL && fault.line < 0)
+	text = file_read(path, &length, reading.problem);
+	if (text == NULL)
+		return -1;
+	top = file_parse(text, length, &fault);
+	free(text);
+	if (top == NULL && fault.line == 0)
 		return refuse(&reading, "%s", fault.text);
 	if (top == NULL)
 		return refuse(&reading, "it is no JSON: line %d: %s", fault.line, fault.text);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/ctl/file.h"
+
 enum { MODEL_NORMS_MAX = 8, MODEL_TYPE_SIZE = 64 };
 
 /* One norm: rows of n elements, `rows` of them a token, `row_stride` elements apart. */
@@ -22,6 +24,6 @@ struct model {
 };
 
 /* -1 with what is wrong with the file in `problem`, a sentence for people. */
-int model_read(const char *path, struct model *model, char *problem, size_t size);
+int model_read(const char *path, struct model *model, char problem[FILE_PROBLEM_SIZE]);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/ctl/format.h"
+#include "client/ctl/output.h"
 
 enum { BAR_WIDTH = 30 };
 
@@ -61,7 +62,7 @@ void progress_bar(const char *before, uint64_t settled, uint64_t trials, const c
 	if (round > 0)
 		printf(", round %" PRIu64, round);
 	fputs("\033[?7h", stdout);
-	fflush(stdout);
+	(void)output_flush();
 }
 
 void progress_take_back(void)
@@ -94,21 +95,25 @@ static bool was_told(const struct progress *progress, const char *config)
 	return false;
 }
 
-/* Out of memory a line may come twice, no more than that. */
+/* Out of memory a line may come twice. */
 static void remember(struct progress *progress, const char *config)
 {
 	if (progress->count == progress->capacity) {
 		size_t capacity = progress->capacity == 0 ? 32 : progress->capacity * 2;
 		char **told = realloc(progress->told, capacity * sizeof *told);
 
-		if (told == NULL)
+		if (told == NULL) {
+			output_short();
 			return;
+		}
 		progress->told = told;
 		progress->capacity = capacity;
 	}
 	progress->told[progress->count] = strdup(config);
 	if (progress->told[progress->count] != NULL)
 		progress->count++;
+	else
+		output_short();
 }
 
 static void tell(struct progress *progress, const char *config, const char *status, uint64_t time_ps,
@@ -154,7 +159,7 @@ void progress_event(struct progress *progress, const struct flytune_event *event
 		        event->reason);
 	}
 	draw_bar(progress);
-	fflush(stdout);
+	(void)output_flush();
 }
 
 void progress_complete(struct progress *progress, const flytune_trial_list *list)
@@ -176,7 +181,7 @@ void progress_complete(struct progress *progress, const flytune_trial_list *list
 void progress_end(struct progress *progress)
 {
 	clear_bar(progress);
-	fflush(stdout);
+	(void)output_flush();
 	for (size_t i = 0; i < progress->count; i++)
 		free(progress->told[i]);
 	free(progress->told);

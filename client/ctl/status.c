@@ -34,34 +34,70 @@ static void print_devices(const flytune_device_list *devices)
 		table_print(&table);
 }
 
-static int print_status_json(const struct flytune_status *status, const flytune_device_list *devices)
+static void status_members(struct document *json, const struct flytune_status *status)
 {
-	json_t *lookups = json_pack("{s:I, s:I, s:I, s:I, s:I}", "pinned", (json_int_t)status->pinned,
-	        "tuned", (json_int_t)status->tuned, "imported", (json_int_t)status->imported, "nearest",
-	        (json_int_t)status->nearest, "default", (json_int_t)status->standard);
 	char token[128];
 
 	snprintf(token, sizeof token, "%s:%" PRIu64, status->store, status->generation);
-	return json_print(json_pack(
-	        "{s:s, s:I, s:I, s:f, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:b, "
-	        "s:I, s:o, s:s, s:s, s:{s:s, s:I, s:I}, s:o, s:I, s:o, s:I, s:I, s:I, s:{s:I, s:I}, s:o}",
-	        "server", status->server, "protocol", (json_int_t)status->protocol, "pid",
-	        (json_int_t)status->pid, "uptime_s", (double)status->uptime_ns / 1e9, "store", status->store,
-	        "generation", (json_int_t)status->generation, "token", token, "state_dir", status->state_dir,
-	        "store_bytes", (json_int_t)status->store_bytes, "store_limit",
-	        (json_int_t)status->store_limit, "answers", (json_int_t)status->answers, "damaged",
-	        (json_int_t)status->damaged, "sessions", (json_int_t)status->sessions, "jobs", "queued",
-	        (json_int_t)status->jobs_queued, "running", (json_int_t)status->jobs_running, "paused",
-	        status->paused, "runner_restarts", (json_int_t)status->runner_restarts, "lookups", lookups,
-	        "degraded", status->degraded, "access", status->access, "background", "state",
-	        status->background, "waiting", (json_int_t)status->background_waiting, "dropped",
-	        (json_int_t)status->background_dropped, "stale",
-	        status->stale_known ? json_integer((json_int_t)status->stale) : json_null(), "misses",
-	        (json_int_t)status->misses, "config", json_text(status->config), "sessions_limit",
-	        (json_int_t)status->sessions_limit, "user_sessions_limit",
-	        (json_int_t)status->user_sessions_limit, "sessions_refused",
-	        (json_int_t)status->sessions_refused, "busiest_user", "uid", (json_int_t)status->busiest_user,
-	        "sessions", (json_int_t)status->busiest_sessions, "devices", json_devices(devices)));
+	document_text(json, "server", status->server);
+	document_count(json, "protocol", status->protocol);
+	document_count(json, "pid", status->pid);
+	document_real(json, "uptime_s", (double)status->uptime_ns / 1e9);
+	document_text(json, "store", status->store);
+	document_count(json, "generation", status->generation);
+	document_text(json, "token", token);
+	document_text(json, "state_dir", status->state_dir);
+	document_count(json, "store_bytes", status->store_bytes);
+	document_count(json, "store_limit", status->store_limit);
+	document_count(json, "answers", status->answers);
+	document_count(json, "damaged", status->damaged);
+	document_count(json, "sessions", status->sessions);
+	document_object(json, "jobs");
+	document_count(json, "queued", status->jobs_queued);
+	document_count(json, "running", status->jobs_running);
+	document_end(json);
+	document_bool(json, "paused", status->paused);
+	document_count(json, "runner_restarts", status->runner_restarts);
+	document_object(json, "lookups");
+	document_count(json, "pinned", status->pinned);
+	document_count(json, "tuned", status->tuned);
+	document_count(json, "imported", status->imported);
+	document_count(json, "nearest", status->nearest);
+	document_count(json, "default", status->standard);
+	document_end(json);
+	document_text(json, "degraded", status->degraded);
+	document_text(json, "access", status->access);
+	document_object(json, "background");
+	document_text(json, "state", status->background);
+	document_count(json, "waiting", status->background_waiting);
+	document_count(json, "dropped", status->background_dropped);
+	document_end(json);
+	if (status->stale_known)
+		document_count(json, "stale", status->stale);
+	else
+		document_null(json, "stale");
+	document_count(json, "misses", status->misses);
+	json_text(json, "config", status->config);
+	document_count(json, "sessions_limit", status->sessions_limit);
+	document_count(json, "user_sessions_limit", status->user_sessions_limit);
+	document_count(json, "sessions_refused", status->sessions_refused);
+	document_object(json, "busiest_user");
+	document_count(json, "uid", status->busiest_user);
+	document_count(json, "sessions", status->busiest_sessions);
+	document_end(json);
+}
+
+/* The state before the devices, or the devices alone with NULL. */
+static void print_json(const struct flytune_status *status, const flytune_device_list *devices)
+{
+	struct document json = {0};
+
+	document_object(&json, NULL);
+	if (status != NULL)
+		status_members(&json, status);
+	json_devices(&json, "devices", devices);
+	document_end(&json);
+	document_print(&json);
 }
 
 static const char *stale_words(const struct flytune_status *status, char text[FORMAT_SIZE])
@@ -133,7 +169,6 @@ static enum ctl_exit run_status(struct ctl *ctl, int count, char **words)
 	struct flytune_status status;
 	flytune_device_list *devices;
 	struct flytune_error error;
-	int failed = 0;
 
 	if (count > 0)
 		return ctl_usage(&command_status, "'%s' is not understood", words[0]);
@@ -141,11 +176,11 @@ static enum ctl_exit run_status(struct ctl *ctl, int count, char **words)
 	if (flytune_status(ctl->client, &status, &devices, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
-		failed = print_status_json(&status, devices);
+		print_json(&status, devices);
 	else
 		print_status(&status, devices);
 	flytune_device_list_free(devices);
-	return failed != 0 ? CTL_FAILED : CTL_DONE;
+	return CTL_DONE;
 }
 
 const struct command command_status = {
@@ -159,18 +194,17 @@ static enum ctl_exit run_devices(struct ctl *ctl, int count, char **words)
 {
 	flytune_device_list *devices;
 	struct flytune_error error;
-	int failed = 0;
 
 	if (count > 0)
 		return ctl_usage(&command_devices, "'%s' is not understood", words[0]);
 	if (flytune_devices(ctl->client, &devices, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
-		failed = json_print(json_pack("{s:o}", "devices", json_devices(devices)));
+		print_json(NULL, devices);
 	else
 		print_devices(devices);
 	flytune_device_list_free(devices);
-	return failed != 0 ? CTL_FAILED : CTL_DONE;
+	return CTL_DONE;
 }
 
 const struct command command_devices = {

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/ctl/output.h"
+
 void table_init(struct table *table, const char *const *head, size_t columns)
 {
 	*table = (struct table){.head = head, .columns = columns};
@@ -129,13 +131,11 @@ void table_print(struct table *table)
 {
 	int *width = calloc(table->columns, sizeof *width);
 
-	if (width != NULL)
+	if (width != NULL && !table->failed)
 		print(table, width);
 	else
-		table->failed = true;
+		output_short();
 	free(width);
-	if (table->failed)
-		fputs("flytunectl: out of memory: the table is not whole\n", stderr);
 	free(table->cell);
 	*table = (struct table){0};
 }

@@ -13,7 +13,7 @@ struct table {
 	size_t columns;
 	char (*cell)[TABLE_CELL_SIZE];
 	size_t cells, capacity;
-	bool failed; /* out of memory */
+	bool failed; /* for want of memory: it is not printed */
 };
 
 /* `head` NULL: no titles, all columns to the left. */
@@ -25,7 +25,8 @@ void table_count(struct table *table, uint64_t number);
 /* A row of two, where the second is not empty: for lists of facts. */
 void table_fact(struct table *table, const char *name, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
-/* Prints it to standard output, columns that are empty throughout left out, and frees it. */
+/* Prints it to standard output, columns that are empty throughout left out, and frees it: whole or, when memory is short,
+ * not at all (output.h is told). */
 void table_print(struct table *table);
 
 #endif

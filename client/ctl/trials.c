@@ -8,24 +8,33 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
+#include "client/ctl/output.h"
 #include "client/ctl/table.h"
 
-static int print_json(const flytune_problem *problem, const flytune_trial_list *list)
+static void print_json(const flytune_problem *problem, const flytune_trial_list *list)
 {
 	struct flytune_trials_info info;
 	struct flytune_trial trial;
-	json_t *array = json_array();
+	struct document json = {0};
 
 	flytune_trials_info_init(&info);
 	flytune_trial_list_info(list, &info);
 	flytune_trial_init(&trial);
+	document_object(&json, NULL);
+	document_text(&json, "kernel", flytune_problem_kernel(problem));
+	json_problem(&json, "problem", problem);
+	json_text(&json, "device", info.device);
+	json_text(&json, "identity", info.identity);
+	document_count(&json, "rounds", info.rounds);
+	document_count(&json, "seed", info.seed);
+	document_bool(&json, "conclusive", info.conclusive);
+	json_text(&json, "method", info.method);
+	document_array(&json, "trials");
 	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++)
-		json_array_append_new(array, json_trial(&trial));
-	return json_print(json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:b, s:o, s:o}", "kernel",
-	        flytune_problem_kernel(problem), "problem", json_problem(problem), "device",
-	        json_text(info.device), "identity", json_text(info.identity), "rounds",
-	        (json_int_t)info.rounds, "seed", (json_int_t)info.seed, "conclusive", info.conclusive,
-	        "method", json_text(info.method), "trials", array));
+		json_trial(&json, NULL, &trial);
+	document_end(&json);
+	document_end(&json);
+	document_print(&json);
 }
 
 /* Why a trial is where it is, in a few words. */
@@ -94,6 +103,8 @@ static void print_pruned(const struct flytune_trial *const *order, size_t count)
 {
 	bool *told = calloc(count + 1, sizeof *told);
 
+	if (told == NULL)
+		output_short();
 	for (size_t i = 0; told != NULL && i < count; i++) {
 		size_t alike = 0;
 
@@ -124,8 +135,7 @@ static enum ctl_exit print_table(const flytune_problem *problem, const flytune_t
 	if (trial == NULL || order == NULL) {
 		free(trial);
 		free(order);
-		fputs("flytunectl: out of memory\n", stderr);
-		return CTL_FAILED;
+		return ctl_short();
 	}
 	for (size_t i = 0; i < count; i++) {
 		flytune_trial_init(&trial[i]);
@@ -168,7 +178,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		return ctl_fail(ctl, &error);
 	}
 	if (ctl->json)
-		status = print_json(problems.problem[0], list) != 0 ? CTL_FAILED : CTL_DONE;
+		print_json(problems.problem[0], list);
 	else if (flytune_trial_list_count(list) == 0)
 		puts("no trial: the problem has not been tuned");
 	else

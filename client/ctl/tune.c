@@ -9,6 +9,7 @@
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
 #include "client/ctl/model.h"
+#include "client/ctl/output.h"
 #include "client/ctl/progress.h"
 #include "client/ctl/table.h"
 
@@ -28,6 +29,7 @@ struct tuning {
 	struct tuned *tuned;
 	size_t count;
 	struct progress progress;
+	enum ctl_exit status; /* to end with, once all is told */
 };
 
 static bool has_answer(const struct tuned *tuned)
@@ -42,40 +44,40 @@ static bool has_failed(const struct tuned *tuned)
 
 /* ---- JSON ---- */
 
-static json_t *json_tuned(const struct tuned *tuned)
+static void json_tuned(struct document *json, const struct tuned *tuned)
 {
-	json_t *object;
-
+	document_object(json, NULL);
 	if (has_answer(tuned)) {
-		object = json_answer(tuned->problem, &tuned->answer);
+		json_answer_members(json, tuned->problem, &tuned->answer);
 	} else {
-		object = json_object();
-		json_object_set_new(object, "kernel", json_string(flytune_problem_kernel(tuned->problem)));
-		json_object_set_new(object, "problem", json_problem(tuned->problem));
-		json_object_set_new(object, "device", json_text(tuned->job.device));
-		json_object_set_new(object, "config", json_null());
-		json_object_set_new(object, "source", json_null());
-		json_object_set_new(object, "reason", json_string(tuned->job.reason));
+		document_text(json, "kernel", flytune_problem_kernel(tuned->problem));
+		json_problem(json, "problem", tuned->problem);
+		json_text(json, "device", tuned->job.device);
+		document_null(json, "config");
+		document_null(json, "source");
+		document_text(json, "reason", tuned->job.reason);
 	}
-	json_object_set_new(
-	        object, "job", tuned->job.job == 0 ? json_null() : json_integer((json_int_t)tuned->job.job));
-	json_object_set_new(object, "state",
-	        json_string(tuned->ended || tuned->job.job == 0
-	                        ? flytune_state_word(
-	                                  tuned->job.job == 0 ? FLYTUNE_STATE_DONE : tuned->job.state)
-	                        : "queued"));
-	json_object_set_new(object, "trials", json_integer((json_int_t)tuned->trials));
-	json_object_set_new(object, "sweep_s", json_real((double)tuned->job.sweep_ns / 1e9));
-	return object;
+	if (tuned->job.job == 0) {
+		document_null(json, "job");
+		document_text(json, "state", flytune_state_word(FLYTUNE_STATE_DONE));
+	} else {
+		document_count(json, "job", tuned->job.job);
+		document_text(json, "state", tuned->ended ? flytune_state_word(tuned->job.state) : "queued");
+	}
+	document_count(json, "trials", tuned->trials);
+	document_real(json, "sweep_s", (double)tuned->job.sweep_ns / 1e9);
+	document_end(json);
 }
 
-static int print_json(const struct tuning *tuning)
+static void print_json(const struct tuning *tuning)
 {
-	json_t *array = json_array();
+	struct document json = {0};
 
+	document_array(&json, NULL);
 	for (size_t i = 0; i < tuning->count; i++)
-		json_array_append_new(array, json_tuned(&tuning->tuned[i]));
-	return json_print(array);
+		json_tuned(&json, &tuning->tuned[i]);
+	document_end(&json);
+	document_print(&json);
 }
 
 /* ---- text ---- */
@@ -132,10 +134,15 @@ static int on_event(void *data, const struct flytune_event *event)
 static void count_trials(struct tuning *tuning, struct tuned *tuned)
 {
 	flytune_trial_list *list;
+	struct flytune_error error;
 
-	if (flytune_trials(tuning->ctl->client, tuned->problem, tuning->options.device, &list, NULL) !=
-	        FLYTUNE_OK)
+	if (flytune_trials(tuning->ctl->client, tuned->problem, tuning->options.device, &list, &error) !=
+	        FLYTUNE_OK) {
+		/* The winner is known all the same, and is told. */
+		fprintf(stderr, "flytunectl: the trials cannot be counted: %s\n", error.message);
+		tuning->status = CTL_FAILED;
 		return;
+	}
 	if (tuned->job.job != 0)
 		progress_complete(&tuning->progress, list);
 	if (tuned->trials == 0)
@@ -152,7 +159,7 @@ static enum ctl_exit await(struct tuning *tuning, struct tuned *tuned)
 	if (!tuning->ctl->json)
 		printf("%s %s: job %" PRIu64 "\n", flytune_problem_kernel(tuned->problem),
 		        format_problem(tuned->problem, text), tuned->job.job);
-	fflush(stdout);
+	(void)output_flush();
 	progress_begin(&tuning->progress, tuning->ctl->json);
 	code = flytune_wait(tuning->ctl->client, &tuned->job, FLYTUNE_FOREVER,
 	        tuning->ctl->json ? NULL : on_event, &tuning->progress, &tuned->answer, &error);
@@ -174,7 +181,6 @@ static enum ctl_exit await(struct tuning *tuning, struct tuned *tuned)
 /* All are queued before the first is waited for, so that the daemon can order them. */
 static enum ctl_exit tune_all(struct tuning *tuning)
 {
-	enum ctl_exit status = CTL_DONE;
 	struct flytune_error error;
 
 	for (size_t i = 0; i < tuning->count; i++) {
@@ -189,24 +195,22 @@ static enum ctl_exit tune_all(struct tuning *tuning)
 	for (size_t i = 0; i < tuning->count; i++) {
 		struct tuned *tuned = &tuning->tuned[i];
 
-		if (tuned->job.job == 0) {
-			count_trials(tuning, tuned);
-			continue;
-		}
-		if (!tuning->wait)
-			continue;
-		enum ctl_exit one = await(tuning, tuned);
+		enum ctl_exit one = CTL_DONE;
 
+		if (tuned->job.job == 0)
+			count_trials(tuning, tuned);
+		else if (tuning->wait)
+			one = await(tuning, tuned);
 		if (one != CTL_DONE)
 			return one;
 		if (has_failed(tuned))
-			status = CTL_JOB_FAILED;
+			tuning->status = CTL_JOB_FAILED;
 	}
-	if (!tuning->ctl->json)
+	if (tuning->ctl->json)
+		print_json(tuning);
+	else
 		print_table(tuning);
-	else if (print_json(tuning) != 0)
-		return CTL_FAILED;
-	return status;
+	return tuning->status;
 }
 
 /* ---- the problems of a model ---- */
@@ -310,7 +314,7 @@ static enum ctl_exit add_model_norm(const struct ctl *ctl, const struct norm *no
 	status = problems_read(ctl, &command_tune, length, line, own, true, &problems);
 	if (status == CTL_DONE && !join_problems(all, &problems)) {
 		problems_free(&problems);
-		return ctl_usage(&command_tune, "out of memory");
+		return ctl_short();
 	}
 	return status;
 }
@@ -321,7 +325,7 @@ static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int
 	const char *tokens = take_option("--m", &count, words);
 	const char *dtype = take_option("--dtype", &count, words);
 	struct model model;
-	char problem[512];
+	char problem[FILE_PROBLEM_SIZE];
 	enum ctl_exit status = CTL_DONE;
 
 	*all = (struct problems){0};
@@ -329,7 +333,7 @@ static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int
 		count--;
 		words++;
 	}
-	if (model_read(path, &model, problem, sizeof problem) != 0)
+	if (model_read(path, &model, problem) != 0)
 		return ctl_usage(&command_tune, "%s", problem);
 	if (dtype == NULL)
 		dtype = model.dtype;
@@ -380,7 +384,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	tuning.tuned = calloc(problems.count > 0 ? problems.count : 1, sizeof *tuning.tuned);
 	if (tuning.tuned == NULL) {
 		problems_free(&problems);
-		return ctl_usage(&command_tune, "out of memory");
+		return ctl_short();
 	}
 	for (size_t i = 0; i < problems.count; i++)
 		tuning.tuned[i].problem = problems.problem[i];

@@ -9,15 +9,17 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
+#include "client/ctl/output.h"
 #include "client/ctl/progress.h"
 
 enum { PAUSE_FIRST_MS = 50, PAUSE_LAST_MS = 1000 };
 
 struct watch {
 	struct ctl *ctl;
-	struct flytune_job only; /* number 0: all */
-	bool once;               /* ends with the daemon */
-	bool here;               /* the daemon is watched */
+	struct flytune_job only;   /* number 0: all */
+	bool once;                 /* ends with the daemon */
+	bool here;                 /* the daemon is watched */
+	struct flytune_error lost; /* why it has to be met anew; code FLYTUNE_OK: it need not */
 	bool was_here;
 	enum ctl_exit ended; /* of the one job */
 	bool terminal;       /* the job that runs has a line of its own under the others, redrawn in place */
@@ -32,11 +34,15 @@ static const char *label_of(const struct watch *watch, uint64_t number, char tex
 	flytune_job_list *list;
 	struct flytune_job job;
 	char problem[FORMAT_LONG_SIZE];
+	enum flytune_code code;
 
 	text[0] = '\0';
 	flytune_job_init(&job);
 	job.job = number;
-	if (flytune_jobs(watch->ctl->client, &job, &list, NULL) != FLYTUNE_OK)
+	code = flytune_jobs(watch->ctl->client, &job, &list, NULL);
+	if (code == FLYTUNE_E_MEMORY)
+		output_short();
+	if (code != FLYTUNE_OK)
 		return text;
 	if (flytune_job_list_get(list, 0, &job))
 		snprintf(text, FORMAT_LONG_SIZE, "  %s %.900s on %s", job.kernel,
@@ -114,16 +120,24 @@ static void show_on_terminal(struct watch *watch, const struct flytune_event *ev
 	watch->drawn = true;
 }
 
+static void print_json(const struct flytune_event *event)
+{
+	struct document json = {.style = DOCUMENT_DENSE};
+
+	json_event(&json, NULL, event);
+	document_print(&json);
+}
+
 /* Non-zero: nobody reads any more. */
 static int show(struct watch *watch, const struct flytune_event *event)
 {
 	if (watch->ctl->json)
-		json_print_line(json_event(event));
+		print_json(event);
 	else if (watch->terminal)
 		show_on_terminal(watch, event);
 	else
 		print_event(watch, event);
-	return fflush(stdout);
+	return output_flush() ? 0 : -1;
 }
 
 static enum ctl_exit exit_of_job(enum flytune_state state)
@@ -147,6 +161,13 @@ static int show_back(struct watch *watch)
 	return show(watch, &event);
 }
 
+/* What may be over when the next daemon is there. */
+static bool passes(enum flytune_code code)
+{
+	return code == FLYTUNE_E_AWAY || code == FLYTUNE_E_TIMEOUT || code == FLYTUNE_E_BUSY ||
+	        code == FLYTUNE_E_UNAVAILABLE || code == FLYTUNE_E_SYSTEM;
+}
+
 /* From here on nothing is missed. One job may have ended before: then no event will ever tell. */
 static int begin(struct watch *watch)
 {
@@ -161,10 +182,11 @@ static int begin(struct watch *watch)
 	if (watch->only.job == 0)
 		return 0;
 	if (flytune_jobs(watch->ctl->client, &watch->only, &list, &error) != FLYTUNE_OK) {
-		/* One that is away again is met again. */
-		if (error.code != FLYTUNE_E_UNKNOWN_JOB)
-			return 0;
-		watch->ended = ctl_fail(watch->ctl, &error);
+		/* The job may be over already: an event that tells is not to be counted on. */
+		if (passes(error.code))
+			watch->lost = error;
+		else
+			watch->ended = ctl_fail(watch->ctl, &error);
 		return 1;
 	}
 	flytune_job_init(&job);
@@ -199,13 +221,6 @@ static int on_event(void *data, const struct flytune_event *event)
 	return 1;
 }
 
-/* What may be over when the next daemon is there. */
-static bool passes(enum flytune_code code)
-{
-	return code == FLYTUNE_E_AWAY || code == FLYTUNE_E_TIMEOUT || code == FLYTUNE_E_BUSY ||
-	        code == FLYTUNE_E_UNAVAILABLE || code == FLYTUNE_E_SYSTEM;
-}
-
 /* Waits for the next try; false if nobody reads any more. */
 static bool pause_before(int *pause_ms)
 {
@@ -227,6 +242,12 @@ static enum flytune_code watch_all(struct watch *watch, struct flytune_error *er
 		enum flytune_code code = flytune_watch(watch->ctl->client,
 		        watch->only.job != 0 ? &watch->only : NULL, FLYTUNE_FOREVER, on_event, watch, error);
 
+		/* What was asked beside the watch had no answer. */
+		if (watch->lost.code != FLYTUNE_OK) {
+			*error = watch->lost;
+			code = error->code;
+			watch->lost.code = FLYTUNE_OK;
+		}
 		if (code == FLYTUNE_OK || !watch->was_here || watch->once || !passes(code))
 			return code;
 		if (watch->here) {
@@ -280,5 +301,6 @@ const struct command command_watch = {
         .words = "[ID] [--once]",
         .help = "Follow the jobs as they run",
         .run = run,
+        .is_stream = true,
         .explain = explain,
 };

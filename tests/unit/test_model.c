@@ -12,7 +12,7 @@
 
 #include "client/ctl/model.h"
 
-static int read_text(const char *text, struct model *model, char *problem, size_t size)
+static int read_text(const char *text, struct model *model, char problem[FILE_PROBLEM_SIZE])
 {
 	char path[] = "/tmp/test_model.XXXXXX";
 	int file = mkstemp(path);
@@ -21,7 +21,7 @@ static int read_text(const char *text, struct model *model, char *problem, size_
 	assert_true(file >= 0);
 	assert_int_equal(write(file, text, strlen(text)), (ssize_t)strlen(text));
 	close(file);
-	status = model_read(path, model, problem, size);
+	status = model_read(path, model, problem);
 	unlink(path);
 	return status;
 }
@@ -93,9 +93,9 @@ static void published_models_get_the_norms_that_they_use(void **state)
 	for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
 		const struct published *expected = &published[i];
 		struct model model;
-		char problem[512] = "";
+		char problem[FILE_PROBLEM_SIZE] = "";
 
-		if (read_text(expected->text, &model, problem, sizeof problem) != 0)
+		if (read_text(expected->text, &model, problem) != 0)
 			fail_msg("%s: %s", expected->name, problem);
 		if (model.count != expected->count)
 			fail_msg("%s: %zu norms", expected->name, model.count);
@@ -138,9 +138,9 @@ static void what_is_no_such_file_is_refused_by_name(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct model model;
-		char problem[512] = "";
+		char problem[FILE_PROBLEM_SIZE] = "";
 
-		assert_int_equal(read_text(bad[i].text, &model, problem, sizeof problem), -1);
+		assert_int_equal(read_text(bad[i].text, &model, problem), -1);
 		if (strstr(problem, bad[i].said) == NULL)
 			fail_msg("%s: said: %s", bad[i].text, problem);
 	}
@@ -149,10 +149,10 @@ static void what_is_no_such_file_is_refused_by_name(void **state)
 static void a_file_that_is_missing_is_named(void **state)
 {
 	struct model model;
-	char problem[512] = "";
+	char problem[FILE_PROBLEM_SIZE] = "";
 
 	(void)state;
-	assert_int_equal(model_read("/nonexistent/config.json", &model, problem, sizeof problem), -1);
+	assert_int_equal(model_read("/nonexistent/config.json", &model, problem), -1);
 	assert_non_null(strstr(problem, "/nonexistent/config.json"));
 }
 
