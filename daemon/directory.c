@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/lock.h"
@@ -244,6 +245,49 @@ int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft
 	if (pwrite(directory->open, text, (size_t)length, 0) < 0)
 		return 0;
 	return 0;
+}
+
+bool directory_stands(const struct directory *directory)
+{
+	struct stat held, named;
+
+	return fstat(directory->fd, &held) == 0 && stat(directory->path, &named) == 0 &&
+	        held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+int directory_renew(struct directory *directory, uint32_t format, struct ft_error *error)
+{
+	sign_lock(directory);
+	if (directory->open >= 0)
+		(void)close(directory->open);
+	if (directory_mark_open(directory, directory->unclean, error) != 0)
+		return -1;
+	return directory_initialise(directory, format, error);
+}
+
+int directory_keep_aside(
+        const struct directory *directory, const char *word, char *aside, size_t size, struct ft_error *error)
+{
+	time_t now = time(NULL);
+	struct tm when;
+	char stamp[32];
+
+	aside[0] = '\0';
+	if (faccessat(directory->fd, DIRECTORY_DATA, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+		return 0;
+	gmtime_r(&now, &when);
+	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &when);
+	for (int i = 0; i < 1000; i++) {
+		if (i == 0)
+			snprintf(aside, size, DIRECTORY_DATA ".%s-%s", word, stamp);
+		else
+			snprintf(aside, size, DIRECTORY_DATA ".%s-%s-%d", word, stamp, i);
+		if (linkat(directory->fd, DIRECTORY_DATA, directory->fd, aside, 0) == 0)
+			return 0;
+		if (errno != EEXIST)
+			break;
+	}
+	return ft_fail_errno(error, errno, "the %s store in %s cannot be moved aside", word, directory->path);
 }
 
 void directory_mark_signal(const struct directory *directory, int signal)

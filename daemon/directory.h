@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/error.h"
@@ -41,6 +42,14 @@ int directory_look(struct directory *directory, const char *path, struct ft_erro
 int directory_initialise(struct directory *directory, uint32_t format, struct ft_error *error);
 /* Says that a daemon runs; `unclean` runs came before it. */
 int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft_error *error);
+/* Whether its path still leads to it. */
+bool directory_stands(const struct directory *directory);
+/* Makes anew the files that stand here while a daemon has the directory; whoever took it away took them as well. */
+int directory_renew(struct directory *directory, uint32_t format, struct ft_error *error);
+/* Gives the data file, if there is one, a second name with this word and the date, so that another can replace it in one
+ * step. */
+int directory_keep_aside(const struct directory *directory, const char *word, char *aside, size_t size,
+        struct ft_error *error);
 /* Async-signal-safe. */
 void directory_mark_signal(const struct directory *directory, int signal);
 /* Has the store checked at the next start, however this run ends. From any thread. */

@@ -44,8 +44,7 @@ uint32_t lock_holder(int directory, const char *name)
 	return holder;
 }
 
-/* Whether the file is still what that name leads to. */
-static bool is_there(int lock, int directory, const char *name)
+bool lock_stands(int lock, int directory, const char *name)
 {
 	struct stat held;
 	struct stat named;
@@ -64,7 +63,7 @@ int lock_take(int directory, const char *name, int flags, uint32_t *holder)
 		if (lock < 0)
 			return -1;
 		if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
-			if (is_there(lock, directory, name))
+			if (lock_stands(lock, directory, name))
 				return lock;
 			(void)close(lock);
 			continue;

@@ -5,11 +5,14 @@
 #ifndef FLYTUNE_DAEMON_LOCK_H
 #define FLYTUNE_DAEMON_LOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Opens `name`, relative to `directory` as for openat, with these flags, and locks it. Gives its descriptor; or -1 with errno:
  * EWOULDBLOCK if another process holds it, whose number is then in `holder`, 0 if it does not say. */
 int lock_take(int directory, const char *name, int flags, uint32_t *holder);
+/* Whether `lock` is still the file that the name leads to. */
+bool lock_stands(int lock, int directory, const char *name);
 /* Who signed it, 0 if nobody did. Waits a moment for one who has just taken the lock. */
 uint32_t lock_holder(int directory, const char *name);
 /* Writes this process's number into it. That it cannot be written keeps nobody from holding it. */

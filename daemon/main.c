@@ -30,6 +30,7 @@ struct daemon {
 	struct notify notify;
 	struct board board;
 	struct store *store;
+	struct watch state_watch; /* of the state directory */
 	struct devices devices;
 	struct server server;
 	struct queue queue;
@@ -110,6 +111,7 @@ static void maybe_close_store(struct daemon *daemon)
 	        (daemon->has_server && !server_idle(&daemon->server)))
 		return;
 	daemon->store_closing = true;
+	watch_stop(&daemon->state_watch);
 	faulted_store = NULL;
 	if (daemon->store != NULL)
 		store_close(daemon->store, close_rest, daemon);
@@ -174,13 +176,29 @@ static void reload(struct daemon *daemon)
 	notify_send(&daemon->notify, "READY=1");
 }
 
+/* What the daemon has in the file system, which others can touch. */
+static bool look_at_state(void *data)
+{
+	struct daemon *daemon = data;
+	char code[280];
+
+	if (daemon->stopping)
+		return true;
+	store_look(daemon->store);
+	(void)snprintf(code, sizeof(code), "%s/code", daemon->options.state_dir);
+	return mkdir(code, 0700) == 0 || errno == EEXIST;
+}
+
 static void signalled(uv_signal_t *handle, int number)
 {
 	struct daemon *daemon = handle->data;
 
 	if (number == SIGHUP) {
-		if (!daemon->stopping)
-			reload(daemon);
+		if (daemon->stopping)
+			return;
+		reload(daemon);
+		watch_look(&daemon->state_watch);
+		server_look(&daemon->server);
 		return;
 	}
 	log_line(&daemon->log, LOG_LEVEL_INFO, "stopping signal=%d", number);
@@ -448,7 +466,6 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .changed = answers_changed,
 	        .changed_data = daemon,
 	};
-	char code[280];
 	int descriptor;
 
 	if (start_signals(daemon, error) != 0 || notify_init(&daemon->notify, error) != 0 ||
@@ -468,9 +485,9 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	board_tell_generation(&daemon->board, store_generation(daemon->store));
 	faulted_store = daemon->store;
 	watch_faults();
-	(void)snprintf(code, sizeof(code), "%s/code", daemon->options.state_dir);
-	if (mkdir(code, 0700) != 0 && errno != EEXIST)
-		return ft_fail_errno(error, errno, "cannot make %s", code);
+	if (!look_at_state(daemon))
+		return ft_fail_errno(error, errno, "cannot make %s/code", daemon->options.state_dir);
+	watch_start(&daemon->state_watch, &daemon->loop, daemon->options.state_dir, look_at_state, daemon);
 	daemon->has_devices = true;
 	if (devices_init(&daemon->devices, &daemon->loop, &daemon->log, &daemon->options, daemon->store,
 	            &devices_events, daemon, error) != 0)

@@ -405,35 +405,9 @@ static void remove_rebuild(int directory)
 	unlinkat(directory, REBUILD_NAME, AT_REMOVEDIR);
 }
 
-/* Gives the damaged file a second name, so that the new store can replace it in one step. */
-static int keep_aside(struct directory *directory, char *aside, size_t size, struct ft_error *error)
-{
-	time_t now = time(NULL);
-	struct tm when;
-	char stamp[32];
-
-	if (faccessat(directory->fd, DIRECTORY_DATA, F_OK, 0) != 0) {
-		aside[0] = '\0';
-		return 0;
-	}
-	gmtime_r(&now, &when);
-	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &when);
-	for (int i = 0; i < 1000; i++) {
-		if (i == 0)
-			snprintf(aside, size, DIRECTORY_DATA ".damaged-%s", stamp);
-		else
-			snprintf(aside, size, DIRECTORY_DATA ".damaged-%s-%d", stamp, i);
-		if (linkat(directory->fd, DIRECTORY_DATA, directory->fd, aside, 0) == 0)
-			return 0;
-		if (errno != EEXIST)
-			break;
-	}
-	return ft_fail_errno(error, errno, "the damaged store in %s cannot be moved aside", directory->path);
-}
-
 static int replace(struct directory *directory, struct salvage_result *result, struct ft_error *error)
 {
-	if (keep_aside(directory, result->aside, sizeof(result->aside), error) != 0)
+	if (directory_keep_aside(directory, "damaged", result->aside, sizeof(result->aside), error) != 0)
 		return -1;
 	unlinkat(directory->fd, DIRECTORY_LMDB_LOCK, 0);
 	if (renameat(directory->fd, REBUILD_NAME "/" DIRECTORY_DATA, directory->fd, DIRECTORY_DATA) != 0 ||

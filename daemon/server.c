@@ -336,29 +336,37 @@ static int lock_socket(struct server *server, struct ft_error *error)
 	        server->options->socket, (unsigned)holder);
 }
 
-static int bind_socket(struct server *server, struct ft_error *error)
+/* The directory of a path, "." if it names none. */
+static void directory_of(const char *path, char directory[LOCK_SIZE])
+{
+	char *slash;
+
+	(void)snprintf(directory, LOCK_SIZE, "%s", path);
+	slash = strrchr(directory, '/');
+	if (slash == NULL)
+		(void)snprintf(directory, LOCK_SIZE, ".");
+	else
+		slash[slash == directory] = '\0';
+}
+
+/* Gives *listener a name of its own; the caller closes it, whatever happens. */
+static int bind_socket(struct server *server, int *listener, struct ft_error *error)
 {
 	const char *path = server->options->socket;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char directory[sizeof(address.sun_path)];
-	char *slash;
+	char directory[LOCK_SIZE];
 	struct stat facts;
 
-	(void)snprintf(directory, sizeof(directory), "%s", path);
-	slash = strrchr(directory, '/');
-	if (slash != NULL && slash != directory) {
-		*slash = '\0';
-		if (stat(directory, &facts) != 0)
-			return ft_fail_errno(error, errno, "the directory of socket %s", path);
-	}
-	if (lock_socket(server, error) != 0 || clear_stale(path, error) != 0)
+	directory_of(path, directory);
+	if (stat(directory, &facts) != 0)
+		return ft_fail_errno(error, errno, "the directory of socket %s", path);
+	if ((server->lock < 0 && lock_socket(server, error) != 0) || clear_stale(path, error) != 0)
 		return -1;
-	server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (server->listener < 0)
+	*listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (*listener < 0)
 		return ft_fail_errno(error, errno, "cannot make a socket");
 	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	if (bind(server->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-	        lstat(path, &facts) != 0)
+	if (bind(*listener, (struct sockaddr *)&address, sizeof(address)) != 0 || lstat(path, &facts) != 0)
 		return ft_fail_errno(error, errno, "cannot make socket %s", path);
 	server->named = true;
 	server->device = facts.st_dev;
@@ -372,13 +380,104 @@ static int bind_socket(struct server *server, struct ft_error *error)
 	return 0;
 }
 
-static void remove_name(struct server *server)
+static bool name_stands(const struct server *server)
 {
 	struct stat facts;
 
+	return lstat(server->options->socket, &facts) == 0 && facts.st_dev == server->device &&
+	        facts.st_ino == server->inode;
+}
+
+/* Those who wait at the old name are let in; a socket that is bound takes no second name, so the next is another. */
+static int bring_back(struct server *server, struct ft_error *error)
+{
+	int fresh = -1, descriptor;
+	int status = bind_socket(server, &fresh, error);
+
+	if (status == 0 && listen(fresh, SOMAXCONN) != 0)
+		status = ft_fail_errno(error, errno, "cannot listen on %s", server->options->socket);
+	if (status == 0) {
+		while ((descriptor = accept_one(server)) >= 0)
+			begin_session(server, descriptor);
+		(void)uv_poll_stop(&server->poll);
+		if (dup3(fresh, server->listener, O_CLOEXEC) < 0)
+			status = ft_fail_errno(error, errno, "cannot use the socket");
+		if (!uv_is_active((uv_handle_t *)&server->breath))
+			(void)uv_poll_start(&server->poll, UV_READABLE, ready_to_accept);
+	}
+	if (status != 0 && fresh >= 0 && name_stands(server)) {
+		(void)unlink(server->options->socket);
+		server->inode = 0;
+	}
+	if (fresh >= 0)
+		(void)close(fresh);
+	return status;
+}
+
+/* True if the socket has its name. */
+static bool look_for_name(void *data)
+{
+	struct server *server = data;
+	struct ft_error error;
+	char name[LOCK_SIZE];
+
+	if (server->stopping)
+		return true;
+	lock_name(server, name);
+	if (server->lock >= 0 && !lock_stands(server->lock, AT_FDCWD, name)) {
+		(void)close(server->lock);
+		server->lock = -1;
+	}
+	if (name_stands(server)) {
+		if (server->lock < 0)
+			(void)lock_socket(server, &error);
+		return true;
+	}
+	if (bring_back(server, &error) == 0) {
+		log_line(server->log, LOG_LEVEL_WARNING,
+		        "the file of socket %s was removed or replaced: it was made anew",
+		        server->options->socket);
+		server->missed = false;
+		return true;
+	}
+	if (!server->missed)
+		log_line(server->log, LOG_LEVEL_ERROR,
+		        "the file of socket %s was removed or replaced, and cannot be made anew yet: %s",
+		        server->options->socket, error.message);
+	server->missed = true;
+	return false;
+}
+
+/* A socket that was handed over has a name of its maker's, who alone can make it again. */
+static void look_for_foreign_name(const struct server *server)
+{
+	struct sockaddr_un address = {0};
+	socklen_t size = sizeof(address) - 1;
+	struct stat facts;
+
+	if (getsockname(server->listener, (struct sockaddr *)&address, &size) == 0 &&
+	        address.sun_path[0] == '/' && lstat(address.sun_path, &facts) != 0)
+		log_line(server->log, LOG_LEVEL_ERROR,
+		        "the file of socket %s, which was handed over, is gone (%s): whoever made it must "
+		        "make "
+		        "it again (systemctl restart flytuned.socket)",
+		        address.sun_path, strerror(errno));
+}
+
+void server_look(struct server *server)
+{
+	if (server->stopping || !server->polled)
+		return;
+	if (server->watch.started)
+		watch_look(&server->watch);
+	else
+		look_for_foreign_name(server);
+}
+
+static void remove_name(struct server *server)
+{
 	/* Whoever has put another in its place keeps that. */
-	if (server->named && lstat(server->options->socket, &facts) == 0 && facts.st_dev == server->device &&
-	        facts.st_ino == server->inode)
+	if (server->named && name_stands(server))
 		(void)unlink(server->options->socket);
 	server->named = false;
 	if (server->lock >= 0) {
@@ -409,6 +508,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
         const struct access *access, int descriptor, const struct server_events *events, void *data,
         struct ft_error *error)
 {
+	char directory[LOCK_SIZE];
 	int status;
 
 	*server = (struct server){
@@ -423,7 +523,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
 	places_init(&server->places, clients_that_fit(options), &options->clients_per_user);
-	if (descriptor < 0 && bind_socket(server, error) != 0)
+	if (descriptor < 0 && bind_socket(server, &server->listener, error) != 0)
 		return -1;
 	if (listen(server->listener, SOMAXCONN) != 0)
 		return ft_fail_errno(error, errno, "cannot listen on %s", options->socket);
@@ -443,6 +543,10 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	if (status != 0)
 		return ft_fail(
 		        error, FT_E_SYSTEM, "cannot listen on %s: %s", options->socket, uv_strerror(status));
+	if (server->named) {
+		directory_of(options->socket, directory);
+		watch_start(&server->watch, loop, directory, look_for_name, server);
+	}
 	return 0;
 }
 
@@ -486,6 +590,7 @@ void server_stop(struct server *server)
 		close_listener(server);
 		return;
 	}
+	watch_stop(&server->watch);
 	/* First the name: from then on nobody comes to wait. */
 	remove_name(server);
 	while (named && (descriptor = accept_one(server)) >= 0)

@@ -9,6 +9,7 @@
 #include "daemon/deadline.h"
 #include "daemon/places.h"
 #include "daemon/session.h"
+#include "daemon/watch.h"
 
 struct server_events {
 	bool (*at_once)(void *data, struct session *session, struct ft_view bytes); /* as session_events' */
@@ -29,7 +30,9 @@ struct server {
 	int listener; /* -1 if there is none */
 	int lock;     /* of the socket's name, held as long as this process may make or remove it; else -1 */
 	bool named;   /* the socket has a file that this process made */
+	bool missed;  /* that the file has gone was told */
 	uint64_t device, inode; /* of that file */
+	struct watch watch;     /* of the directory that it is in */
 	int reserve;            /* a descriptor to be given up, so that the one too many can be told why */
 	uv_poll_t poll;
 	uv_timer_t breath;  /* runs while nothing can be accepted */
@@ -54,6 +57,9 @@ struct server {
 int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
         const struct access *access, int descriptor, const struct server_events *events, void *data,
         struct ft_error *error);
+/* Looks soon whether the socket's file is still there, and makes it anew if it is not; the watch on its directory sees most
+ * of that by itself. */
+void server_look(struct server *server);
 /* To every session that watches this job, or all. */
 void server_broadcast(
         struct server *server, uint64_t job, const struct ft_message *message, const void *body);

@@ -309,6 +309,7 @@ static int open_environment(struct store *store, bool fresh, struct ft_error *er
 	if (store_environment_open(&store->env, &store->dbi, directory, directory->path, store->map_bytes,
 	            &cleared, error) != 0)
 		return -1;
+	store_know_file(store);
 	if (cleared)
 		store_log(store, 6, "readers that a dead process had left in the store were cleared");
 	if (first_transaction(store, fresh, error) != 0)
@@ -441,6 +442,14 @@ void store_close(struct store *store, void (*closed)(void *data), void *data)
 	pthread_mutex_lock(&store->lock);
 	store->stop = true;
 	store->final_job = store->next_job;
+	pthread_cond_signal(&store->wake);
+	pthread_mutex_unlock(&store->lock);
+}
+
+void store_look(struct store *store)
+{
+	pthread_mutex_lock(&store->lock);
+	store->look = true;
 	pthread_cond_signal(&store->wake);
 	pthread_mutex_unlock(&store->lock);
 }

@@ -67,6 +67,9 @@ int store_open(
 /* Commits what was submitted, stops the thread, calls every `done`, closes handles; `closed` last. The loop
  * must run. */
 void store_close(struct store *store, void (*closed)(void *data), void *data);
+/* Has the store look, soon, whether its files still stand where their names lead; what was taken away is put back. Each
+ * commit looks by itself before it is acknowledged. On the loop thread. */
+void store_look(struct store *store);
 /* Async-signal-safe, for a handler of SIGBUS, SIGSEGV, SIGILL, SIGFPE or SIGABRT that then lets the process
  * die: the next start checks the store before it trusts it. */
 void store_mark_signal(const struct store *store, int signal);

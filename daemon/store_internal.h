@@ -8,11 +8,12 @@
  *   reads.c        lookups, on the loop thread
  *   batch.c        batches, on the loop thread, until they are submitted
  *   writer.c       the writer thread: commits, failures, opening anew
+ *   standing.c     the data file's name, on the writer thread: whether it leads there, and putting it back
  *   collect.c      old history and stale trials, on the writer thread
  *
  * Two threads. Members below are grouped by who may touch them; what both touch stands under `lock`. The
  * environment is opened by the loop thread in store_open and closed by it at the end; in between only the
- * writer replaces it, and only after the loop thread has dropped its read transaction and set `parked`. */
+ * writer replaces it (and the directory, if that was replaced), and only after the loop thread has dropped its read transaction and set `parked`. */
 #ifndef FLYTUNE_DAEMON_STORE_INTERNAL_H
 #define FLYTUNE_DAEMON_STORE_INTERNAL_H
 
@@ -146,6 +147,7 @@ struct store {
 	MDB_env *env;
 
 	/* the writer's */
+	uint64_t data_device, data_inode;    /* the data file that is open */
 	struct store_name_record *unwritten; /* names that no commit has kept yet */
 	uint32_t since_collection;
 	bool filling;                           /* so full that a step of collection follows every commit */
@@ -166,6 +168,7 @@ struct store {
 	struct publication publication;
 	bool reopened; /* the environment; what a commit that failed left in it is not known */
 	bool stop, stopped;
+	bool look;          /* whether the files still stand */
 	bool park;          /* the writer wants to close the environment */
 	uint64_t final_job; /* ids from here on were never given out; set with stop */
 	uint64_t commits;
@@ -183,6 +186,7 @@ enum fault {
 	FAULT_NONE,
 	FAULT_BATCH,       /* this batch cannot be kept, others can */
 	FAULT_ROOM,        /* disk or map full, or not to be written: later batches are tried anew */
+	FAULT_GONE,        /* the data file has lost its name: it must be put back */
 	FAULT_ENVIRONMENT, /* it must be closed and opened again */
 };
 /* Says what `code` (of LMDB, or an errno) means, and fills `error` in words that help. What hints at damage
@@ -249,6 +253,12 @@ int store_batch_reserve(struct store_batch *batch, uint64_t bound);
 /* With the lock held: publishes the commit under way, unless that is done. */
 void store_publish(struct store *store);
 int store_start_writer(struct store *store, struct ft_error *error);
+
+/* standing.c: remembers the file that is open; says whether its name leads to it; and puts it back. Then the environment
+ * must be opened anew, in `found` if it moved. */
+void store_know_file(struct store *store);
+bool store_stands(const struct store *store, struct ft_error *error);
+bool store_put_back(struct store *store, struct directory *found, bool *moved, struct ft_error *error);
 
 /* collect.c: one step; a fault is left for the next commit to meet. */
 void store_collect(struct store *store);

@@ -397,8 +397,11 @@ static enum fault attempt(
 {
 	struct change change = {.store = store};
 	struct record_meta before;
-	int rc = mdb_txn_begin(store->env, NULL, 0, &change.txn);
+	int rc;
 
+	if (!store_stands(store, error))
+		return FAULT_GONE;
+	rc = mdb_txn_begin(store->env, NULL, 0, &change.txn);
 	if (rc != 0)
 		return store_fault(&store->directory, rc, error);
 	rc = put_names(&change);
@@ -419,6 +422,8 @@ static enum fault attempt(
 		return store_fault(&store->directory, rc, error);
 
 	extend_file(store);
+	if (!store_stands(store, error))
+		return FAULT_GONE;
 	while (store->unwritten != NULL) {
 		struct store_name_record *next = store->unwritten->next;
 
@@ -578,9 +583,10 @@ static void publish_unknown(struct store *store)
 	pthread_mutex_unlock(&store->lock);
 }
 
-/* After an error that says nothing about when it may end. Lookups fail until it is over, too: LMDB refuses
- * reads after some of these errors, and the file may not be opened twice. Usually that takes milliseconds. */
-static void open_anew(struct store *store, const struct ft_error *why)
+/* After an error that says nothing about when it may end, or when the file has another name now. Lookups fail until it is
+ * over, too: LMDB refuses reads after some of these errors, and the file may not be opened twice. Usually that takes
+ * milliseconds. `found`, if not NULL, takes the directory's place. False if the store is to be closed meanwhile. */
+static bool open_anew(struct store *store, struct directory *found, const struct ft_error *why)
 {
 	uint32_t pause = REOPEN_FIRST_MS;
 	struct ft_error error;
@@ -591,6 +597,10 @@ static void open_anew(struct store *store, const struct ft_error *why)
 	park_reader(store);
 	mdb_env_close(store->env);
 	store->env = NULL;
+	if (found != NULL) {
+		directory_close(&store->directory, true);
+		store->directory = *found;
+	}
 	while (store_environment_open(&env, &dbi, &store->directory, store->directory.path, store->map_bytes,
 	               &cleared, &error) != 0) {
 		struct timespec until = after_ms(pause);
@@ -609,15 +619,27 @@ static void open_anew(struct store *store, const struct ft_error *why)
 		fail_from(refused, why);
 		report(store, refused);
 		if (stop)
-			return;
+			return false;
 		pause = pause * 2 < REOPEN_LAST_MS ? pause * 2 : REOPEN_LAST_MS;
 	}
 	store->env = env;
+	store_know_file(store);
 	publish_unknown(store);
 	atomic_store_explicit(&store->parked, false, memory_order_release);
 	if (store->trouble.told && !store->trouble.told_opened)
 		store_log_later(store, 4, "the store was closed and opened again");
 	store->trouble.told_opened = true;
+	uv_async_send(&store->async); /* any answer may have changed */
+	return true;
+}
+
+static bool put_back(struct store *store, struct ft_error *error)
+{
+	struct directory found;
+	const struct ft_error why = *error;
+	bool moved;
+
+	return store_put_back(store, &found, &moved, error) && open_anew(store, moved ? &found : NULL, &why);
 }
 
 /* ---- groups ---- */
@@ -629,7 +651,7 @@ static enum fault commit_singly(struct store *store, struct store_batch *first, 
 
 	for (struct store_batch *batch = first; batch != NULL; batch = batch->next) {
 		fault = attempt(store, batch, batch->next, error);
-		if (fault == FAULT_ENVIRONMENT) {
+		if (fault == FAULT_ENVIRONMENT || fault == FAULT_GONE) {
 			fail_from(batch, error);
 			return fault; /* noted by the caller */
 		}
@@ -654,9 +676,11 @@ static void commit_group(struct store *store, struct store_batch *first)
 		return;
 	}
 	fault = attempt(store, first, NULL, &error);
+	if (fault == FAULT_GONE && put_back(store, &error))
+		fault = attempt(store, first, NULL, &error);
 	if ((fault == FAULT_BATCH || fault == FAULT_ROOM) && first->next != NULL) {
 		fault = commit_singly(store, first, &error);
-		if (fault == FAULT_ENVIRONMENT)
+		if (fault == FAULT_ENVIRONMENT || fault == FAULT_GONE)
 			note_outcome(store, fault, 0, &error);
 	} else {
 		note_outcome(store, fault, bytes_of(first, NULL), &error);
@@ -665,7 +689,7 @@ static void commit_group(struct store *store, struct store_batch *first)
 	}
 	report(store, first);
 	if (fault == FAULT_ENVIRONMENT) {
-		open_anew(store, &error);
+		(void)open_anew(store, NULL, &error);
 	} else if (fault == FAULT_NONE &&
 	        ++store->since_collection >= (store->filling ? 1 : store->limits.collect_commits)) {
 		store->since_collection = 0;
@@ -757,7 +781,7 @@ static int rehearse(struct store *store, uint64_t bytes)
 
 /* Writes something that changes nothing, to learn whether writing works again: as much as failed. It is taken away
  * again at once, and leaves its pages to what could not be written. */
-static void probe(struct store *store)
+static void try_writing(struct store *store)
 {
 	enum { ROOM_MADE = 64 * 1024 };
 	uint64_t bytes = store->unfit;
@@ -766,20 +790,40 @@ static void probe(struct store *store)
 	int rc;
 
 	/* Attempts come at growing intervals, unless someone has visibly made room. */
-	if (store->env == NULL ||
-	        (ft_monotonic_ns() < store->next_probe_ns &&
-	                store_free_bytes(&store->directory) < store->free_then + ROOM_MADE))
+	if (ft_monotonic_ns() < store->next_probe_ns &&
+	        store_free_bytes(&store->directory) < store->free_then + ROOM_MADE)
 		return;
 	rc = rehearse(store, bytes);
 	fault = store_fault(&store->directory, rc, &error);
 	note_outcome(store, fault, bytes, &error);
 	if (fault == FAULT_ENVIRONMENT)
-		open_anew(store, &error);
+		(void)open_anew(store, NULL, &error);
+}
+
+/* Whether all is as it should be: because somebody asks, or because it was not. */
+static void probe(struct store *store, bool asked)
+{
+	struct ft_error error;
+	bool degraded;
+
+	if (store->env == NULL)
+		return;
+	if (!store_stands(store, &error)) {
+		if (!asked && ft_monotonic_ns() < store->next_probe_ns)
+			return;
+		note_outcome(store, put_back(store, &error) ? FAULT_NONE : FAULT_GONE, 0, &error);
+		return;
+	}
+	pthread_mutex_lock(&store->lock);
+	degraded = store->degraded[0] != '\0';
+	pthread_mutex_unlock(&store->lock);
+	if (degraded)
+		try_writing(store);
 }
 
 /* ---- the thread ---- */
 
-enum work { WORK_GROUP, WORK_PROBE, WORK_STOP };
+enum work { WORK_GROUP, WORK_PROBE, WORK_LOOK, WORK_STOP };
 
 static enum work wait_for_work(struct store *store, struct store_batch **group)
 {
@@ -792,6 +836,10 @@ static enum work wait_for_work(struct store *store, struct store_batch **group)
 	pthread_mutex_lock(&store->lock);
 	store->busy_since_ns = 0;
 	while (store->waiting == NULL && !store->stop && work == WORK_GROUP) {
+		if (store->look) {
+			work = WORK_LOOK;
+			break;
+		}
 		/* While all is well there is nothing to wake up for. */
 		if (store->degraded[0] == '\0')
 			pthread_cond_wait(&store->wake, &store->lock);
@@ -819,7 +867,9 @@ static enum work wait_for_work(struct store *store, struct store_batch **group)
 			store->waiting_end = &store->waiting;
 		work = WORK_GROUP;
 	}
-	if (work == WORK_GROUP || work == WORK_PROBE)
+	if (work == WORK_LOOK)
+		store->look = false;
+	if (work != WORK_STOP)
 		store->busy_since_ns = ft_monotonic_ns();
 	pthread_mutex_unlock(&store->lock);
 	return work;
@@ -868,8 +918,9 @@ static void *run_writer(void *data)
 		if (work == WORK_GROUP)
 			commit_group(store, group);
 		else
-			probe(store);
+			probe(store, work == WORK_LOOK);
 	}
+	probe(store, true);
 	return_ids(store);
 	for (;;) {
 		/* What was submitted while the ids were given back still belongs to this run. */

@@ -1,5 +1,6 @@
 """Restarts under load: whoever was heard is answered, and whoever was not asks the next daemon; no call is lost."""
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -72,6 +73,17 @@ def test_eight_busy_clients_lose_no_call_to_restarts_behind_a_socket_of_the_mana
     print(f"{calls} calls over {RESTARTS} restarts, {away} lookups answered without the daemon")
     # The next daemon is behind the same socket: nobody even notices, unless it takes long to come.
     assert harness.INSTRUMENTED or away == 0
+    handed_over.stop()
+
+
+def test_a_socket_of_the_managers_whose_file_is_gone_is_told_of_at_sighup(handed_over):
+    handed_over.start()
+    handed_over.process.send_signal(signal.SIGHUP)
+    handed_over.heard("configuration reloaded")
+    assert "is gone" not in handed_over.log()
+    handed_over.path.unlink()
+    handed_over.process.send_signal(signal.SIGHUP)
+    handed_over.heard("systemctl restart flytuned.socket")
     handed_over.stop()
 
 

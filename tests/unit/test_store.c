@@ -705,7 +705,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return rc;
 }
 
-enum { DAY_S = 24 * 3600 };
+static const int64_t day_s = INT64_C(24) * 3600;
 
 static void many_steps_of_collection(struct place *place)
 {
@@ -731,10 +731,10 @@ static void a_clock_that_jumps_makes_no_history_old(void **state)
 		put_winner(place, 1, 1, i);
 	for (int life = 0; life < 3; life++) {
 		/* A year ahead for a while, and with a start in it; then two years back. */
-		ahead_s[0] = life < 2 ? 365 * DAY_S : -365 * DAY_S;
+		ahead_s[0] = life < 2 ? 365 * day_s : -365 * day_s;
 		put_winner(place, 1, 1, 20 + life);
 		many_steps_of_collection(place);
-		ahead_s[0] = life == 1 ? 365 * DAY_S : 0;
+		ahead_s[0] = life == 1 ? 365 * day_s : 0;
 		many_steps_of_collection(place);
 		assert_int_equal(store_history_floor(place->store), 1);
 		assert_int_equal(get_winner(place, 1, 1, early), 1);
@@ -758,16 +758,16 @@ static void history_grows_old_while_daemons_run_and_over_restarts(void **state)
 	early = put_winner(place, 1, 1, 1);
 	for (int64_t i = 2; i <= 10; i++)
 		put_winner(place, 1, 1, i);
-	ahead_s[1] = 50 * DAY_S;
+	ahead_s[1] = 50 * day_s;
 	many_steps_of_collection(place);
 	assert_int_equal(get_winner(place, 1, 1, early), 1);
 	place_close(place);
 	ahead_s[1] = 0; /* as after a boot */
 	place_open(place);
-	ahead_s[1] = 39 * DAY_S;
+	ahead_s[1] = 39 * day_s;
 	many_steps_of_collection(place);
 	assert_int_equal(get_winner(place, 1, 1, early), 1);
-	ahead_s[1] = 41 * DAY_S;
+	ahead_s[1] = 41 * day_s;
 	many_steps_of_collection(place);
 	assert_int_equal(get_winner(place, 1, 1, early), -1);
 	assert_string_equal(place->error.code, FT_E_GENERATION);

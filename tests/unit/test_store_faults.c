@@ -5,6 +5,7 @@
 #include <lmdb.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -20,6 +21,7 @@ static _Atomic int open_fails;
 static _Atomic bool commit_kept;  /* what fails is in the file all the same */
 static _Atomic bool commit_holds; /* for the next: it returns late */
 static _Atomic bool commit_held;
+static const char *_Atomic commit_removes; /* a file, while it commits */
 
 int __real_mdb_txn_commit(MDB_txn *txn);
 int __wrap_mdb_txn_commit(MDB_txn *txn);
@@ -27,7 +29,10 @@ int __wrap_mdb_txn_commit(MDB_txn *txn)
 {
 	if (commit_fails == 0) {
 		int rc = __real_mdb_txn_commit(txn);
+		const char *removed = atomic_exchange(&commit_removes, NULL);
 
+		if (removed != NULL)
+			(void)unlink(removed);
 		commit_held = commit_holds;
 		while (commit_holds)
 			sched_yield();
@@ -659,6 +664,150 @@ static void reads_fail_cleanly_while_the_store_is_away(void **state)
 	place_free(place);
 }
 
+/* ---- names that are taken away ---- */
+
+/* A commit is acknowledged, and the next start finds it with all before. */
+static void expect_all_kept(struct place *place, bool starts_again)
+{
+	put_winner(place, 1, 2, 9);
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+	assert_int_equal(get_winner(place, 1, 2, 0), 9);
+	if (!starts_again)
+		return;
+	place_close(place);
+	place->log[0] = '\0';
+	place_open(place);
+	assert_string_equal(place->log, "");
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+	assert_int_equal(get_winner(place, 1, 2, 0), 9);
+	/* It is the same store: its generations can be asked for. */
+	assert_int_equal(get_winner(place, 1, 1, 2), 8);
+}
+
+static void a_data_file_that_was_taken_away_is_put_back(void **state)
+{
+	enum { BEFORE_A_COMMIT, IN_A_COMMIT, ASKED, AT_THE_END, REPLACED, WAYS };
+
+	(void)state;
+	for (int way = 0; way < WAYS; way++) {
+		struct place *place = place_new();
+		char path[512], other[512];
+
+		place->limits.probe_ms = 5;
+		place_open(place);
+		place_file(place, "data.mdb", path, sizeof(path));
+		place_file(place, "other", other, sizeof(other));
+		put_winner(place, 1, 1, 8);
+		if (way == REPLACED) {
+			int fd = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+			assert_true(fd >= 0);
+			assert_int_equal(write(fd, "other", 5), 5);
+			close(fd);
+			assert_int_equal(rename(other, path), 0);
+		} else if (way == IN_A_COMMIT) {
+			commit_removes = path;
+		} else {
+			assert_int_equal(unlink(path), 0);
+		}
+		if (way == ASKED) {
+			store_look(place->store);
+			/* There, and open again. */
+			while (access(path, F_OK) != 0 || store_begin(place->store, NULL) != 0)
+				uv_run(&place->loop, UV_RUN_ONCE);
+			store_end(place->store);
+		}
+		if (way == AT_THE_END) {
+			place_close(place);
+			place_open(place);
+		}
+		assert_int_equal(get_winner(place, 1, 1, 0), 8);
+		expect_all_kept(place, false);
+		assert_int_equal(logged(place, "stop the daemon before"), 1);
+		expect_all_kept(place, true);
+		assert_int_equal(place_count(place, "data.mdb.replaced-", NULL, 0), way == REPLACED);
+		assert_int_equal(place_count(place, "data.mdb.damaged", NULL, 0), 0);
+		place_close(place);
+		place_free(place);
+	}
+}
+
+static void a_directory_that_was_moved_or_removed_is_made_again(void **state)
+{
+	(void)state;
+	for (int removed = 0; removed < 2; removed++) {
+		struct place *place = place_new();
+		struct place away = {0};
+
+		place_open(place);
+		put_winner(place, 1, 1, 8);
+		snprintf(away.path, sizeof(away.path), "%s.away", place->path);
+		assert_int_equal(rename(place->path, away.path), 0);
+		if (removed) {
+			struct place *gone = calloc(1, sizeof(*gone));
+
+			assert_non_null(gone);
+			*gone = away;
+			place_free(gone);
+		}
+		expect_all_kept(place, true);
+		if (!removed) {
+			struct place *gone = calloc(1, sizeof(*gone));
+
+			assert_non_null(gone);
+			*gone = away;
+			/* It is left as after an end in peace, and free for others. */
+			assert_int_equal(place_count(gone, "open", NULL, 0), 0);
+			gone->map_bytes = place->map_bytes;
+			gone->limits = place->limits;
+			place_open(gone);
+			assert_int_equal(get_winner(gone, 1, 1, 0), 8);
+			place_close(gone);
+			place_free(gone);
+		}
+		place_close(place);
+		place_free(place);
+	}
+}
+
+static void nothing_is_acknowledged_that_no_start_would_find(void **state)
+{
+	struct place *place = place_new();
+	struct place *other = place_new();
+	struct store_facts facts;
+	struct outcome outcome;
+	char away[300];
+
+	(void)state;
+	place->limits.probe_ms = 5;
+	place->limits.probe_most_ms = 20;
+	place_open(place);
+	put_winner(place, 1, 1, 8);
+	/* Another's directory stands there now. */
+	snprintf(away, sizeof(away), "%s.away", place->path);
+	assert_int_equal(rename(place->path, away), 0);
+	assert_int_equal(rmdir(other->path), 0);
+	memcpy(other->path, place->path, sizeof(other->path));
+	place_open(other);
+	put_winner(other, 5, 5, 5);
+	outcome = put_note(place, 100);
+	assert_true(outcome.failed);
+	assert_non_null(strstr(outcome.error.message, "in use by process"));
+	store_facts(place->store, &facts);
+	assert_non_null(strstr(facts.degraded, "in use by process"));
+	assert_int_equal(get_winner(place, 1, 1, 0), 8);
+	assert_int_equal(get_winner(other, 5, 5, 0), 5);
+	place_close(other);
+	wait_until_writable(place);
+	expect_all_kept(place, true);
+	assert_int_equal(place_count(place, "data.mdb.replaced-", NULL, 0), 1);
+	assert_int_equal(get_winner(place, 5, 5, 0), 0);
+	place_close(place);
+	place_free(place);
+	memcpy(other->path, away, sizeof(other->path));
+	place_free(other);
+}
+
 /* ---- publishing ---- */
 
 static struct store_batch *winner_batch(struct place *place, uint8_t which, int64_t block)
@@ -819,6 +968,9 @@ int main(void)
 	        cmocka_unit_test(what_was_acknowledged_survives_kill_9),
 	        cmocka_unit_test(an_error_of_the_disk_opens_the_store_anew),
 	        cmocka_unit_test(reads_fail_cleanly_while_the_store_is_away),
+	        cmocka_unit_test(a_data_file_that_was_taken_away_is_put_back),
+	        cmocka_unit_test(a_directory_that_was_moved_or_removed_is_made_again),
+	        cmocka_unit_test(nothing_is_acknowledged_that_no_start_would_find),
 	        cmocka_unit_test(what_a_read_sees_is_published_though_the_writer_sleeps),
 	        cmocka_unit_test(a_commit_is_published_while_the_loop_is_busy),
 	        cmocka_unit_test(a_commit_that_failed_and_was_kept_takes_all_answers_back),

@@ -1,0 +1,155 @@
+"""What others do to the daemon's files while it runs: nothing is acknowledged that the next start would not find, and the
+socket is where its clients look for it."""
+import shutil
+import signal
+import threading
+
+import pytest
+
+import harness
+from harness import shape
+
+
+@pytest.fixture
+def tuned(daemons, runner):
+    daemon = daemons(runner).start()
+    daemon.tune()
+    return daemon
+
+
+def config_of(daemon, **fields):
+    return ",".join(f"{knob}={value}" for knob, value in daemon.lookup(**fields)["config"].items())
+
+
+def expect_kept(daemon, *sources):
+    """After kill -9, which leaves nobody to tidy up."""
+    daemon.kill()
+    daemon.start()
+    for m, source in sources:
+        assert daemon.lookup(m=m)["source"] == source
+    assert not list(daemon.state.glob("*.damaged*"))
+
+
+# ---- the state directory
+
+
+@pytest.mark.parametrize("how", ["removed", "swapped", "directory removed", "directory moved", "directory swapped"])
+def test_what_is_acknowledged_is_found_again_whatever_became_of_the_files(tuned, tmp_path, how):
+    daemon, state = tuned, tuned.state
+    if "swapped" in how:
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "data.mdb").write_bytes(b"something else")
+    if how == "removed":
+        (state / "data.mdb").unlink()
+    elif how == "swapped":
+        (other / "data.mdb").rename(state / "data.mdb")
+    elif how == "directory removed":
+        shutil.rmtree(state)
+    else:
+        state.rename(tmp_path / "away")
+        if how == "directory swapped":
+            other.rename(state)
+    daemon.ctl("pin", *shape(m=7), "--config", config_of(daemon))
+    daemon.tune(m=8)
+    assert daemon.status()["degraded"] == ""
+    assert daemon.log().count("stop the daemon before its state is touched") == 1
+    expect_kept(daemon, (64, "tuned"), (7, "pinned"), (8, "tuned"))
+    assert len(list(state.glob("data.mdb.replaced-*"))) == ("swapped" in how)
+    assert (state / "code").is_dir()
+
+
+@pytest.mark.parametrize("directory", [False, True])
+def test_it_is_noticed_though_nothing_is_written(tuned, directory):
+    if directory:
+        shutil.rmtree(tuned.state)
+    else:
+        (tuned.state / "data.mdb").unlink()
+    tuned.heard("it was put back, with all that was acknowledged")
+    harness.until(lambda: (tuned.state / "code").is_dir(), "the directory of code is there again")
+    expect_kept(tuned, (64, "tuned"))
+
+
+def test_what_cannot_be_put_back_is_not_acknowledged(tuned, tmp_path):
+    daemon, state = tuned, tuned.state
+    config = config_of(daemon)
+    state.rename(tmp_path / "away")
+    state.write_text("in the way")
+    done = daemon.ctl("pin", *shape(m=7), "--config", config, check=False)
+    assert done.status == 1 and str(state) in done.complaint
+    assert str(state) in daemon.status()["degraded"]
+    assert daemon.lookup()["source"] == "tuned"
+    assert daemon.ctl("tune", *shape(m=8), "--no-wait", check=False).status != 0
+    state.unlink()
+    harness.until(lambda: daemon.status()["degraded"] == "", "it is put back by itself")
+    daemon.ctl("pin", *shape(m=7), "--config", config)
+    expect_kept(daemon, (64, "tuned"), (7, "pinned"))
+
+
+def test_no_second_daemon_starts_on_a_store_whose_lock_file_is_gone(tuned, daemons, runner):
+    (tuned.state / "lock").unlink()
+    other = daemons(runner, state=tuned.state)
+    with pytest.raises(AssertionError, match="ended with 1"):
+        other.start()
+    assert "in use by another process" in other.log()
+    tuned.ctl("pin", *shape(m=7), "--config", config_of(tuned))
+
+
+# ---- the socket
+
+
+def answers(daemon):
+    return daemon.path.is_socket() and daemon.ctl("lookup", *shape(), check=False).status == 0
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "directory"])
+def test_a_socket_whose_file_is_gone_is_made_anew(tuned, how):
+    with tuned.peer() as before:
+        if how == "removed":
+            tuned.path.unlink()
+        elif how == "moved":
+            tuned.path.rename(tuned.short / "elsewhere")
+        else:
+            shutil.rmtree(tuned.short)
+            tuned.short.mkdir()
+        harness.until(lambda: answers(tuned), "the socket is there again")
+        assert tuned.path.stat().st_mode & 0o777 == 0o660
+        before.call("status")  # who was connected stays so
+    tuned.heard("it was made anew")
+    tuned.restart()
+    assert answers(tuned)
+
+
+def test_what_is_in_the_sockets_place_is_left_and_said_once(tuned):
+    tuned.path.unlink()
+    tuned.path.write_text("mine")
+    tuned.heard("cannot be made anew yet")
+    tuned.process.send_signal(signal.SIGHUP)
+    tuned.heard("configuration reloaded")
+    assert tuned.path.read_text() == "mine"
+    tuned.path.unlink()
+    tuned.process.send_signal(signal.SIGHUP)
+    harness.until(lambda: answers(tuned), "the socket is there again")
+    assert tuned.log().count("cannot be made anew yet") == 1
+
+
+def test_who_asks_while_the_socket_is_made_anew_is_answered(tuned):
+    """Nobody who got as far as the queue of the old one is lost."""
+    failed = []
+
+    def ask():
+        for _ in range(50):
+            done = tuned.ctl("status", check=False)
+            if done.status not in (0, 3):  # 3: there was no file just then
+                failed.append(done)
+
+    askers = [threading.Thread(target=ask) for _ in range(2)]
+    for asker in askers:
+        asker.start()
+    for _ in range(5):
+        harness.until(tuned.path.exists, "the socket is there again")
+        tuned.path.unlink()
+    for asker in askers:
+        asker.join()
+    assert not failed
+    harness.until(lambda: answers(tuned), "the socket is there again")
