@@ -15,6 +15,7 @@ enum {
 	BYTES_AT_ONCE = 512 << 10, /* with one more row it still is within what the daemon takes */
 	NOTES_KEPT = 1000,
 	COMMIT_PATIENCE = 12, /* times that of another call: a large import takes its time on disk */
+	COMMIT_ROWS = 16384,  /* that the daemon commits at once: once more that time for each */
 };
 
 /* ---- export ---- */
@@ -412,7 +413,8 @@ enum flytune_code flytune_import_commit(
 		return code;
 	if (told != NULL && sized_length(told) < sizeof told->size)
 		return outcome_unsized(out, "flytune_import_report");
-	code = ask(import, "import_commit", &ft_empty_message, &request, COMMIT_PATIENCE, &reply, out);
+	code = ask(import, "import_commit", &ft_empty_message, &request,
+	        COMMIT_PATIENCE + (int)(import->last.rows / COMMIT_ROWS), &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;
 	if (ft_decode(&ft_import_reply_message, reply.body, &import->last, &import->error) != 0)

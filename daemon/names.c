@@ -3,38 +3,68 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "daemon/store_internal.h"
+
+enum { IDS_MAX = 1 << 20 };
 
 static struct store_names *names_of(struct store *store, enum store_name kind)
 {
 	return &store->names[(unsigned)kind % STORE_NAME_KINDS];
 }
 
-static int keep_name(struct store_names *names, uint32_t id, char *text)
+/* Where the id of a text is, or is to be put. */
+static uint32_t *place_of(const struct store_names *names, const char *text)
 {
-	if (id > names->capacity) {
-		uint32_t capacity = names->capacity == 0 ? 16 : names->capacity;
-		char **grown;
+	size_t mask = (size_t)2 * names->capacity - 1;
+	size_t at = XXH3_64bits(text, strlen(text)) & mask;
 
-		while (capacity < id)
-			capacity *= 2;
-		grown = realloc(names->text, capacity * sizeof(*grown));
-		if (grown == NULL)
-			return -1;
-		memset(grown + names->capacity, 0, (capacity - names->capacity) * sizeof(*grown));
-		names->text = grown;
-		names->capacity = capacity;
-	}
+	while (names->index[at] != 0 && strcmp(names->text[names->index[at] - 1], text) != 0)
+		at = (at + 1) & mask;
+	return &names->index[at];
+}
+
+static void put_name(struct store_names *names, uint32_t id, char *text)
+{
 	names->text[id - 1] = text;
 	if (id > names->count)
 		names->count = id;
+	if (text != NULL) {
+		uint32_t *place = place_of(names, text);
+
+		if (*place == 0)
+			*place = id;
+	}
+}
+
+/* Makes put_name possible for an id. */
+static int make_room(struct store_names *names, uint32_t id)
+{
+	struct store_names grown = {.capacity = names->capacity == 0 ? 16 : names->capacity};
+
+	if (id <= names->capacity)
+		return 0;
+	while (grown.capacity < id)
+		grown.capacity *= 2;
+	grown.text = calloc(grown.capacity, sizeof(*grown.text));
+	grown.index = calloc(grown.capacity, 2 * sizeof(*grown.index));
+	if (grown.text == NULL || grown.index == NULL) {
+		free(grown.text);
+		free(grown.index);
+		return -1;
+	}
+	for (uint32_t i = 0; i < names->count; i++)
+		put_name(&grown, i + 1, names->text[i]);
+	free(names->text);
+	free(names->index);
+	*names = grown;
 	return 0;
 }
 
 static int load_name(struct store *store, const MDB_val *key, const MDB_val *value)
 {
-	/* Ids are dense; one far beyond is no id of ours. */
-	enum { IDS_MAX = 1 << 20 };
 	const uint8_t *bytes = key->mv_data;
 	uint32_t id = record_get_u32(bytes + 2);
 	struct ft_cursor cursor;
@@ -43,7 +73,8 @@ static int load_name(struct store *store, const MDB_val *key, const MDB_val *val
 	size_t length;
 	char *text = NULL;
 
-	if (bytes[1] >= STORE_NAME_KINDS || id == 0 || id > IDS_MAX)
+	if (bytes[1] >= STORE_NAME_KINDS || id == 0 ||
+	        id > IDS_MAX) /* they are dense: one far beyond is none of ours */
 		return 0;
 	if (record_open(key->mv_data, key->mv_size, value->mv_data, value->mv_size, &body) &&
 	        (cursor = ft_cursor_of(body.data, body.length), ft_read_text(&cursor, &from, &length))) {
@@ -56,10 +87,11 @@ static int load_name(struct store *store, const MDB_val *key, const MDB_val *val
 	} else {
 		store_note_damage(store, key->mv_data, key->mv_size); /* its id stays taken */
 	}
-	if (keep_name(&store->names[bytes[1]], id, text) != 0) {
+	if (make_room(&store->names[bytes[1]], id) != 0) {
 		free(text);
 		return ENOMEM;
 	}
+	put_name(&store->names[bytes[1]], id, text);
 	return 0;
 }
 
@@ -103,6 +135,7 @@ void store_forget_names(struct store *store)
 		for (uint32_t i = 0; i < store->names[kind].count; i++)
 			free(store->names[kind].text[i]);
 		free(store->names[kind].text);
+		free(store->names[kind].index);
 		memset(&store->names[kind], 0, sizeof(store->names[kind]));
 	}
 }
@@ -148,22 +181,19 @@ int store_intern(
 	struct store_names *names = names_of(store, kind);
 	char *copy;
 
-	for (uint32_t i = 0; i < names->count; i++) {
-		if (names->text[i] != NULL && strcmp(names->text[i], text) == 0) {
-			*id = i + 1;
-			return 0;
-		}
-	}
+	*id = names->count > 0 ? *place_of(names, text) : 0;
+	if (*id != 0)
+		return 0;
+	if (names->count == IDS_MAX)
+		return ft_fail(
+		        error, FT_E_STORE, "the store has %d names of this kind, and takes no more", IDS_MAX);
 	copy = strdup(text);
-	if (copy == NULL || keep_name(names, names->count + 1, copy) != 0) {
+	if (copy == NULL || make_room(names, names->count + 1) != 0 ||
+	        leave_name(store, kind, names->count + 1, text) != 0) {
 		free(copy);
 		return ft_fail(error, FT_E_MEMORY, "there is not enough memory for a name");
 	}
-	if (leave_name(store, kind, names->count, text) != 0) {
-		names->text[--names->count] = NULL;
-		free(copy);
-		return ft_fail(error, FT_E_MEMORY, "there is not enough memory for a name");
-	}
+	put_name(names, names->count + 1, copy);
 	*id = names->count;
 	return 0;
 }

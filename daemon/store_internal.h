@@ -79,8 +79,9 @@ struct store_name_record {
 
 struct store_names {
 	uint32_t count;    /* highest id */
-	uint32_t capacity; /* of text, which has id 1 at index 0 */
+	uint32_t capacity; /* of text, which has id 1 at index 0; a power of two */
 	char **text;       /* NULL where the record was damaged */
+	uint32_t *index;   /* ids by the hash of their text, with twice the room */
 };
 
 struct store_identity {

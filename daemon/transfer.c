@@ -17,10 +17,8 @@
 #include "daemon/methods.h"
 
 enum {
-	EXPORT_STEP = 128,     /* records looked at in one request */
-	IMPORT_ROWS = 200000,  /* of one import */
-	IMPORT_BATCH = 16384,  /* rows of one transaction: that many are applied together or not at all */
-	IMPORT_DEVICES = 1024, /* that one import may name */
+	EXPORT_STEP = 128,    /* records looked at in one request */
+	IMPORT_BATCH = 16384, /* rows of one transaction: that many are applied together or not at all */
 };
 
 static const uint64_t time_max_ps = UINT64_C(3600) * 1000000000000;
@@ -166,7 +164,6 @@ struct transfer {
 	struct requests *requests;
 	uint32_t user;
 	uint32_t rows, usable, kept;
-	uint32_t devices;
 	char device[2 * FT_IDENTITY_SIZE]; /* of the row before, with its id: they come in runs */
 	uint32_t device_id;
 	struct staged *seen; /* by hash of the key, for duplicates */
@@ -445,13 +442,9 @@ static int check_config(
 static int device_id(struct transfer *transfer, const char *device, uint32_t *id, struct ft_error *error)
 {
 	if (transfer->device_id == 0 || strcmp(transfer->device, device) != 0) {
-		if (transfer->devices == IMPORT_DEVICES)
-			return ft_fail_field(
-			        error, FT_E_BAD_VALUE, "device", device, "one of at most 1024 in one import");
 		if (store_intern(transfer->requests->store, STORE_DEVICE, device, &transfer->device_id,
 		            error) != 0)
 			return -1;
-		transfer->devices++;
 		(void)snprintf(transfer->device, sizeof(transfer->device), "%s", device);
 	}
 	*id = transfer->device_id;
@@ -514,8 +507,6 @@ static int take_row(struct incoming *in, struct ft_view view, struct ft_error *e
 {
 	struct transfer *transfer = in->transfer;
 
-	if (transfer->rows == IMPORT_ROWS)
-		return ft_fail(error, FT_E_BAD_VALUE, "an import has at most %d rows", IMPORT_ROWS);
 	transfer->rows++;
 	memset(&in->note, 0, sizeof(in->note));
 	in->device = NULL;

@@ -9,7 +9,7 @@
 
 enum { READ_FIRST = 1 << 16 };
 
-static const size_t size_max = (size_t)512 << 20;
+static const size_t device_max = (size_t)512 << 20; /* a file or a pipe ends, /dev/zero does not */
 
 static bool complain(char problem[FILE_PROBLEM_SIZE], const char *what, const char *path)
 {
@@ -24,6 +24,8 @@ static char *read_all(FILE *file, size_t *length)
 {
 	size_t capacity = READ_FIRST;
 	char *text = malloc(capacity);
+	struct stat facts;
+	bool ends = fstat(fileno(file), &facts) == 0 && !S_ISCHR(facts.st_mode);
 
 	*length = 0;
 	while (text != NULL) {
@@ -34,7 +36,7 @@ static char *read_all(FILE *file, size_t *length)
 			break;
 		if (*length < capacity)
 			return text;
-		if (capacity >= size_max) {
+		if (!ends && capacity >= device_max) {
 			errno = EFBIG;
 			break;
 		}

@@ -525,3 +525,27 @@ def test_a_store_with_a_long_history_is_exported_in_steps_of_one_moment(daemon, 
             rows += step["rows"]
             place = step.get("place")
     assert sorted(row["problem"]["m"] for row in rows) == list(range(1, 601))
+
+
+def test_an_export_of_a_large_store_with_many_devices_is_imported_again(filled, daemons, runner, tmp_path):
+    rows, devices = 2000 if harness.INSTRUMENTED else 210000, 1100
+    path, again = tmp_path / "answers.json", tmp_path / "again.json"
+    data, row = sample(filled, path)
+    held = harness.memory_kb(filled.pid)
+    path.write_text(json.dumps(many_rows(data, row, rows)))
+    assert filled.ctl("import", path).json["kept"] == rows
+    print(f"{rows} rows: the daemon came to hold {harness.memory_kb(filled.pid) - held} kB more")
+    wire = {"kernel": "rmsnorm", "problem": row["problem"], "identity": data["identities"][row["identity"]],
+            "config": row["config"], "origin": ORIGIN}
+    names = [f"{data['devices'][row['device']]} rack={number}" for number in range(devices)]
+    with filled.peer() as peer:
+        peer.call("import_begin")
+        for first in range(0, devices, 100):
+            peer.call("import_rows", rows=[{**wire, "device": name} for name in names[first:first + 100]])
+        assert peer.call("import_commit")["kept"] == devices
+    count = filled.ctl("export", path).json["answers"]
+    assert count > rows + devices
+    other = ready(daemons(runner).start())
+    assert other.ctl("import", path).json["kept"] == count
+    other.ctl("export", again)
+    assert but_for_stated(again) == but_for_stated(path)
