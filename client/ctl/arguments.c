@@ -7,10 +7,17 @@
 #include <string.h>
 
 #include "kernels/kernel.h"
+#include "proto/messages.h"
 
 enum { VALUES_MAX = 256, PROBLEMS_MAX = 65536 };
 
 /* ---- options ---- */
+
+/* What follows a word is its value, unless that is an option itself. */
+static const char *next_value(int count, char **words, int at)
+{
+	return at + 1 < count && strncmp(words[at + 1], "--", 2) != 0 ? words[at + 1] : NULL;
+}
 
 /* Whether word `at` is the option `name`, as "--name value" or "--name=value". *value is NULL if it is and
  * has none; *used says how many words it takes. */
@@ -28,7 +35,7 @@ static bool is_option(const char *name, int count, char **words, int at, const c
 	}
 	if (word[2 + length] != '\0')
 		return false;
-	*value = at + 1 < count ? words[at + 1] : NULL;
+	*value = next_value(count, words, at);
 	*used = 2;
 	return true;
 }
@@ -37,7 +44,7 @@ static bool is_short(const char *name, int count, char **words, int at, const ch
 {
 	if (strcmp(words[at], name) != 0)
 		return false;
-	*value = at + 1 < count ? words[at + 1] : NULL;
+	*value = next_value(count, words, at);
 	*used = 2;
 	return true;
 }
@@ -47,39 +54,136 @@ static bool is_flag(const char *name, const char *word)
 	return strncmp(word, "--", 2) == 0 && strcmp(word + 2, name) == 0;
 }
 
+/* "UUID:COUNTER" */
+static bool is_token(const char *text)
+{
+	size_t length = strspn(text, "0123456789abcdefABCDEF-");
+	size_t digits = strspn(text + length + (text[length] == ':'), "0123456789");
+
+	return length == FT_UUID_SIZE - 1 && text[length] == ':' && digits > 0 && digits < 20 &&
+	        text[length + 1 + digits] == '\0';
+}
+
+static bool check_token(const char *where, const char *text, char *problem, size_t size)
+{
+	if (text == NULL || *text == '\0' || is_token(text))
+		return true;
+	snprintf(problem, size, "%s is %.40s; it must be UUID:COUNTER, as `status` shows it", where, text);
+	return false;
+}
+
 bool general_take(struct general *general, int *count, char **words, char *problem, size_t size)
 {
 	int kept = 0, used;
 
 	for (int i = 0; i < *count; i += used) {
-		const char *value;
-		bool has_value = false;
+		const char *value = "-";
 
 		used = 1;
-		if (is_flag("json", words[i])) {
+		if (is_flag("json", words[i]))
 			general->json = true;
-		} else if (is_flag("help", words[i]) || strcmp(words[i], "-h") == 0) {
+		else if (is_flag("help", words[i]) || strcmp(words[i], "-h") == 0)
 			general->help = true;
-		} else if (is_flag("version", words[i])) {
+		else if (is_flag("version", words[i]))
 			general->version = true;
-		} else if (is_option("socket", *count, words, i, &value, &used)) {
+		else if (is_option("socket", *count, words, i, &value, &used))
 			general->socket = value;
-			has_value = true;
-		} else if (is_option("generation", *count, words, i, &value, &used)) {
+		else if (is_option("generation", *count, words, i, &value, &used))
 			general->generation = value;
-			has_value = true;
-		} else {
+		else
 			words[kept++] = words[i];
-			used = 1;
-		}
-		if (has_value && value == NULL) {
-			snprintf(problem, size, "%s needs a value", words[i]);
-			return false;
-		}
+		if ((value == NULL || *value == '\0') && *problem == '\0')
+			snprintf(problem, size, "%.*s needs a value", (int)strcspn(words[i], "="), words[i]);
+		used = value == NULL ? 1 : used;
 	}
 	*count = kept;
-	return true;
+	return *problem == '\0' && check_token("--generation", general->generation, problem, size) &&
+	        (general->generation != NULL ||
+	                check_token(
+	                        "FLYTUNE_GENERATION", secure_getenv("FLYTUNE_GENERATION"), problem, size));
 }
+
+/* ---- words that are none ---- */
+
+enum { WORD_MAX = 31 };
+
+/* How many letters must be changed, put in or left out to make one word of the other. */
+static size_t distance(const char *one, const char *other)
+{
+	size_t row[WORD_MAX + 1], width = strlen(other);
+
+	if (strlen(one) > WORD_MAX || width > WORD_MAX)
+		return WORD_MAX;
+	for (size_t k = 0; k <= width; k++)
+		row[k] = k;
+	for (size_t i = 0; one[i] != '\0'; i++) {
+		size_t before = row[0]++; /* of the row above */
+
+		for (size_t k = 0; k < width; k++) {
+			size_t least = before + (one[i] != other[k]);
+
+			before = row[k + 1];
+			least = least < before + 1 ? least : before + 1;
+			row[k + 1] = least < row[k] + 1 ? least : row[k] + 1;
+		}
+	}
+	return row[width];
+}
+
+const char *meant_word(const char *word, const char *const *names, size_t count)
+{
+	const char *meant = NULL;
+	size_t least = 3;
+
+	for (size_t i = 0; i < count; i++) {
+		size_t away = distance(word, names[i]);
+
+		if (away < least && away < strlen(names[i])) {
+			least = away;
+			meant = names[i];
+		}
+	}
+	return meant;
+}
+
+/* The option of a command, or of all, that was meant by one that there is not; else "". */
+static const char *meant_option(const struct command *command, const char *word, char meant[WORD_MAX + 1])
+{
+	static const char general[] = "socket json generation help version ";
+	const char *names[32], *found;
+	char given[WORD_MAX + 1], list[512], *rest = list;
+	size_t count = 0;
+
+	meant[0] = '\0';
+	word += strspn(word, "-");
+	snprintf(given, sizeof given, "%.*s", (int)strcspn(word, "="), word);
+	snprintf(list, sizeof list, "%s%s", general, command->options != NULL ? command->options : "");
+	for (char *name; (name = strsep(&rest, " ")) != NULL && count < 32;) {
+		if (*name != '\0')
+			names[count++] = name;
+	}
+	found = meant_word(given, names, count);
+	if (found != NULL)
+		snprintf(meant, WORD_MAX + 1, "%s", found);
+	return meant;
+}
+
+enum ctl_exit stray_word(const struct command *command, const char *word)
+{
+	char meant[WORD_MAX + 1];
+
+	if (word[0] != '-' || word[1] == '\0')
+		return ctl_usage(command, "'%s' is one word too many: %s takes %s", word, command->name,
+		        *command->words != '\0' ? command->words : "none");
+	meant_option(command, word, meant);
+	if (meant[0] != '\0' && strncmp(word + 2, meant, strlen(meant)) == 0 &&
+	        word[2 + strlen(meant)] == '=')
+		return ctl_usage(command, "--%s takes no value", meant);
+	return ctl_usage(command, "%s has no option %.*s%s%s%s", command->name, (int)strcspn(word, "="), word,
+	        meant[0] != '\0' ? "; did you mean --" : "", meant, meant[0] != '\0' ? "?" : "");
+}
+
+/* ---- numbers ---- */
 
 static bool read_integer(const char *word, int64_t *number)
 {
@@ -104,6 +208,14 @@ bool job_number_read(const char *word, uint64_t *number)
 		return false;
 	*number = (uint64_t)value;
 	return true;
+}
+
+enum ctl_exit refuse_number(const struct command *command, const char *what, const char *word)
+{
+	if (word[0] == '-' && word[1] == '-')
+		return stray_word(command, word);
+	return ctl_usage(
+	        command, "%s is %s; it must be a whole number from 1", what, *word != '\0' ? word : "empty");
 }
 
 /* ---- fields ---- */
@@ -173,6 +285,23 @@ static bool looks_like_text(const char *text)
 	return strspn(text, "+-0123456789,") != strlen(text);
 }
 
+static enum ctl_exit refuse_option(
+        const struct command *command, const struct axes *axes, const char *option, const char *field)
+{
+	struct flytune_error error = {.code = FLYTUNE_E_UNKNOWN_FIELD};
+	size_t length = 0;
+
+	snprintf(error.word, sizeof error.word, "%s", flytune_code_word(error.code));
+	snprintf(error.field, sizeof error.field, "%s", field);
+	for (uint32_t i = 0; i < axes->schema->field_count && length < sizeof error.bound; i++)
+		length += (size_t)snprintf(error.bound + length, sizeof error.bound - length, "%s%s",
+		        i > 0 ? ", " : "", axes->schema->field[i].name);
+	snprintf(error.message, sizeof error.message,
+	        "%s has no option %.60s, and %s no such field: it has %s", command->name, option,
+	        axes->kernel, error.bound);
+	return ctl_fail(NULL, &error);
+}
+
 static enum ctl_exit add_axis(const struct command *command, struct axes *axes, int count, char **words,
         int at, bool lists, int *used)
 {
@@ -180,21 +309,27 @@ static enum ctl_exit add_axis(const struct command *command, struct axes *axes, 
 	struct axis *axis = &axes->axis[axes->count];
 	const char *option = words[at];
 	size_t length = strcspn(option + 2, "=");
+	char meant[WORD_MAX + 1];
 	const char *value;
 
 	if (strncmp(option, "--", 2) != 0 || !field_name(option + 2, length, axis->name))
-		return ctl_usage(command, "'%s' is not understood", option);
+		return stray_word(command, option);
+	value = option[2 + length] == '=' ? option + 2 + length + 1 : next_value(count, words, at);
+	*used = option[2 + length] == '=' ? 1 : 2;
+	field = find_field(axes->schema, axis->name);
+	if (field == NULL && (axes->schema != NULL || value == NULL) &&
+	        *meant_option(command, option, meant) != '\0')
+		return stray_word(command, option);
+	if (field == NULL && axes->schema != NULL)
+		return refuse_option(command, axes, option, axis->name);
 	if (axes->count == FT_FIELDS_MAX)
 		return ctl_usage(command, "there are more than %d fields", FT_FIELDS_MAX);
 	for (size_t i = 0; i < axes->count; i++) {
 		if (strcmp(axes->axis[i].name, axis->name) == 0)
 			return ctl_usage(command, "--%.*s is given twice", (int)length, option + 2);
 	}
-	value = option[2 + length] == '=' ? option + 2 + length + 1 : at + 1 < count ? words[at + 1] : NULL;
-	*used = option[2 + length] == '=' ? 1 : 2;
 	if (value == NULL)
 		return ctl_usage(command, "%s needs a value", option);
-	field = find_field(axes->schema, axis->name);
 	axis->is_text = field != NULL ? field->is_text : looks_like_text(value);
 	axis->text = strdup(value);
 	if (axis->text == NULL)
@@ -215,45 +350,83 @@ static enum ctl_exit read_own(const struct command *command, const struct own_op
 		*own->no_wait = true;
 		*used = 1;
 	} else if (own->device != NULL && is_option("device", count, words, at, &value, used)) {
-		if (value == NULL)
-			return ctl_usage(command, "--device needs a value");
+		if (value == NULL || *value == '\0')
+			return ctl_usage(command, "--device needs an id, as `devices` lists them");
 		*own->device = value;
 	} else if (own->config != NULL && is_option("config", count, words, at, &value, used)) {
-		if (value == NULL)
-			return ctl_usage(command, "--config needs a value");
+		if (value == NULL || *value == '\0')
+			return ctl_usage(command, "--config needs KNOB=VALUE[,KNOB=VALUE]...");
 		*own->config = value;
 	} else if (own->out != NULL &&
 	        (is_option("out", count, words, at, &value, used) ||
 	                is_short("-o", count, words, at, &value, used))) {
-		if (value == NULL)
-			return ctl_usage(command, "%s needs the name of a file", words[at]);
+		if (value == NULL || *value == '\0')
+			return ctl_usage(command, "%.5s needs the name of a file", words[at]);
 		*own->out = value;
 	} else if (own->priority != NULL && is_option("priority", count, words, at, &value, used)) {
 		if (value == NULL || !read_integer(value, own->priority) || *own->priority < -100 ||
 		        *own->priority > 100)
 			return ctl_usage(command, "--priority is %s; it must be -100 to 100",
-			        value == NULL ? "missing" : value);
+			        value == NULL            ? "missing"
+			                : *value == '\0' ? "empty"
+			                                 : value);
 	} else if (own->budget_s != NULL && is_option("budget", count, words, at, &value, used)) {
 		if (value == NULL || !read_integer(value, own->budget_s) || *own->budget_s <= 0 ||
 		        *own->budget_s > 86400)
 			return ctl_usage(command, "--budget is %s; it must be 1 to 86400 seconds",
-			        value == NULL ? "missing" : value);
+			        value == NULL            ? "missing"
+			                : *value == '\0' ? "empty"
+			                                 : value);
 	} else {
 		*used = 0;
 	}
 	return CTL_DONE;
 }
 
+/* The place of the kernel: the first word that is neither an option nor an option's value. `count` if there is none. A
+ * word # begins a remark, as `misses` makes them. */
+static enum ctl_exit find_kernel(
+        const struct command *command, const struct own_options *own, int *count, char **words, int *place)
+{
+	enum ctl_exit status = CTL_DONE;
+	char meant[WORD_MAX + 1];
+	int used;
+
+	for (int i = 0; i < *count; i++) {
+		if (strcmp(words[i], "#") == 0)
+			*count = i;
+	}
+	for (*place = 0; *place < *count && status == CTL_DONE; *place += used) {
+		status = read_own(command, own, *count, words, *place, &used);
+		if (used != 0)
+			continue;
+		if (words[*place][0] != '-')
+			return status;
+		used = strchr(words[*place], '=') != NULL || next_value(*count, words, *place) == NULL ? 1
+		                                                                                       : 2;
+	}
+	/* One that is written wrong took the kernel for its value. */
+	for (int i = 0; i < *count && status == CTL_DONE; i += used > 0 ? used : 1) {
+		status = read_own(command, own, *count, words, i, &used);
+		if (used == 0 && strncmp(words[i], "--", 2) == 0 &&
+		        *meant_option(command, words[i], meant) != '\0')
+			status = stray_word(command, words[i]);
+	}
+	*place = *count;
+	return status;
+}
+
 static enum ctl_exit read_words(const struct command *command, struct axes *axes, int count, char **words,
-        const struct own_options *own, bool lists)
+        int kernel, const struct own_options *own, bool lists)
 {
 	int used;
 
-	/* A word # begins a remark, as `misses` makes them. */
-	for (int i = 1; i < count && strcmp(words[i], "#") != 0; i += used) {
+	for (int i = 0; i < count; i += used) {
 		enum ctl_exit status = read_own(command, own, count, words, i, &used);
 
-		if (status == CTL_DONE && used == 0)
+		if (status == CTL_DONE && used == 0 && i == kernel)
+			used = 1;
+		else if (status == CTL_DONE && used == 0)
 			status = add_axis(command, axes, count, words, i, lists, &used);
 		if (status != CTL_DONE)
 			return status;
@@ -345,19 +518,22 @@ enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command
 	struct axes axes = {0};
 	const struct ft_kernel *kernel;
 	enum ctl_exit status;
+	int place;
 
 	*problems = (struct problems){0};
-	if (count == 0 || words[0][0] == '-')
-		return ctl_usage(
-		        command, "%s needs a kernel, such as rmsnorm, as its first word", command->name);
-	axes.kernel = words[0];
+	status = find_kernel(command, own, &count, words, &place);
+	if (status != CTL_DONE)
+		return status;
+	if (place == count || words[place][0] == '\0')
+		return ctl_usage(command, "%s needs a kernel, such as rmsnorm", command->name);
+	axes.kernel = words[place];
 	kernel = ft_kernel_find(axes.kernel);
 	/* The fields are the same for every kind of device. */
 	axes.schema = kernel == NULL ? NULL : kernel->schema("cpu");
 	axes.axis = calloc(FT_FIELDS_MAX + 1, sizeof *axes.axis);
 	if (axes.axis == NULL)
 		return ctl_short();
-	status = read_words(command, &axes, count, words, own, lists);
+	status = read_words(command, &axes, count, words, place, own, lists);
 	if (status == CTL_DONE)
 		status = make_problems(ctl, command, &axes, problems);
 	for (size_t i = 0; i < axes.count; i++)

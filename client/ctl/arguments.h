@@ -14,7 +14,7 @@ struct general {
 };
 
 /* Takes the general options out of `words`, wherever they stand, and lets the rest move up. False with what
- * is wrong in `problem`. */
+ * is wrong in `problem`. The generation is checked, that of the environment as well. */
 bool general_take(struct general *general, int *count, char **words, char *problem, size_t size);
 
 /* A command's own options; NULL members are those that the command does not have. */
@@ -34,7 +34,7 @@ struct problems {
 	size_t count;
 };
 
-/* Reads KERNEL and options. On anything but CTL_DONE it has said why. */
+/* Reads KERNEL and options, in any order. On anything but CTL_DONE it has said why. */
 enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command, int count, char **words,
         const struct own_options *own, bool lists, struct problems *problems);
 void problems_free(struct problems *problems);
@@ -43,8 +43,16 @@ void problems_free(struct problems *problems);
 enum ctl_exit config_read_words(const struct command *command, const char *text,
         struct flytune_knob knobs[FLYTUNE_KNOBS_MAX], size_t *count);
 
+/* A word that a command has no use for: an option that there is not, or one word too many. */
+enum ctl_exit stray_word(const struct command *command, const char *word);
+/* The name of one of `count` that was meant by a word; NULL if it is like none. */
+const char *meant_word(const char *word, const char *const *names, size_t count);
+
 /* A job's number. False unless it is a whole positive number. */
 bool job_number_read(const char *word, uint64_t *number);
+
+/* That a word is none. */
+enum ctl_exit refuse_number(const struct command *command, const char *what, const char *word);
 
 /* The fields of a kernel, for --help; of every kernel with NULL. */
 void arguments_explain_kernel(const char *kernel);

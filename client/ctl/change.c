@@ -119,6 +119,7 @@ const struct command command_pin = {
         .name = "pin",
         .words = "KERNEL --FIELD VALUE... --config KNOB=VALUE,... [--device ID]",
         .help = "Decide the configuration of a problem by hand",
+        .options = "device config",
         .run = run_pin,
         .explain = explain_pin,
         .takes_kernel = true,
@@ -128,6 +129,7 @@ const struct command command_unpin = {
         .name = "unpin",
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "Take a pin away",
+        .options = "device",
         .run = run_unpin,
         .explain = explain_change,
         .takes_kernel = true,
@@ -137,6 +139,7 @@ const struct command command_forget = {
         .name = "forget",
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "Forget pin, winner, import and trials of a problem",
+        .options = "device",
         .run = run_forget,
         .explain = explain_change,
         .takes_kernel = true,
@@ -159,7 +162,7 @@ static enum ctl_exit run_pause(struct ctl *ctl, int count, char **words)
 	struct flytune_error error;
 
 	if (count > 0)
-		return ctl_usage(&command_pause, "'%s' is not understood", words[0]);
+		return stray_word(&command_pause, words[0]);
 	if (flytune_pause(ctl->client, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
@@ -174,7 +177,7 @@ static enum ctl_exit run_resume(struct ctl *ctl, int count, char **words)
 	struct flytune_error error;
 
 	if (count > 0)
-		return ctl_usage(&command_resume, "'%s' is not understood", words[0]);
+		return stray_word(&command_resume, words[0]);
 	if (flytune_resume(ctl->client, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)

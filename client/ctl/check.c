@@ -93,6 +93,7 @@ const struct command command_check = {
         .name = "check",
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "Time a winner beside the default, and sweep again if it no longer holds",
+        .options = "device",
         .run = run,
         .explain = explain,
         .takes_kernel = true,

@@ -121,6 +121,7 @@ const struct command command_code = {
         .name = "code",
         .words = "KERNEL --FIELD VALUE... [-o FILE] [--device ID]",
         .help = "Get the machine code that won for a problem, and how it is launched",
+        .options = "device out",
         .run = run,
         .explain = explain,
         .takes_kernel = true,

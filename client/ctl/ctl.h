@@ -29,6 +29,7 @@ struct command {
 	const char *help;  /* one line */
 	enum ctl_exit (*run)(struct ctl *ctl, int count, char **words);
 	void (*explain)(void); /* more of --help; NULL: nothing */
+	const char *options;   /* its own, without dashes, parted by blanks; NULL: none */
 	bool is_stream;        /* with --json it prints an object a line */
 	bool takes_kernel;     /* its first word names one, and --help tells of its fields */
 };

@@ -483,6 +483,7 @@ const struct command command_explain = {
         .name = "explain",
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "Say in plain words why the winner of a problem won",
+        .options = "device",
         .run = run,
         .explain = explain,
         .takes_kernel = true,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/ctl/answers.h"
+#include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/file.h"
 #include "client/ctl/json.h"
@@ -65,9 +66,13 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	enum ctl_exit status;
 	enum flytune_code code;
 
-	if (count != 1)
+	for (int i = 0; i < count; i++) {
+		if (i > 0 || (words[i][0] == '-' && words[i][1] != '\0'))
+			return stray_word(&command_export, words[i]);
+	}
+	if (count == 0 || words[0][0] == '\0')
 		return ctl_usage(
-		        &command_export, "export needs the name of one file, or - for standard output");
+		        &command_export, "export needs the name of a file, or - for standard output");
 	flytune_export_info_init(&exported.info);
 	code = flytune_export(ctl->client, add_row, &exported.answers, &exported.info, &error);
 	if (code == FLYTUNE_E_CANCELLED)

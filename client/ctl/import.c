@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "client/ctl/answers.h"
+#include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/file.h"
+#include "client/ctl/format.h"
 #include "client/ctl/json.h"
 
 enum { NOTES_SHOWN = 20 };
@@ -56,9 +58,31 @@ static void print_json(const flytune_import *import, const struct flytune_import
 	document_print(&json);
 }
 
+/* What made rows unusable, each field once, with how many: "device in 3, kernel in 1". */
+static const char *count_fields(const flytune_import *import, char text[FORMAT_SIZE])
+{
+	static const char *const fields[] = {"kernel", "device", "config", "pin", "identity"};
+	struct flytune_import_note note;
+	size_t length = 0;
+
+	text[0] = '\0';
+	flytune_import_note_init(&note);
+	for (size_t k = 0; k < sizeof fields / sizeof *fields && length < FORMAT_SIZE; k++) {
+		size_t count = 0;
+
+		for (size_t i = 0; flytune_import_get_note(import, i, &note); i++)
+			count += !note.usable && strcmp(note.field, fields[k]) == 0;
+		if (count > 0)
+			length += (size_t)snprintf(text + length, FORMAT_SIZE - length, "%s%s differs in %zu",
+			        length > 0 ? ", " : "", fields[k], count);
+	}
+	return text;
+}
+
 static void print_text(const flytune_import *import, const struct flytune_import_report *report, bool dry)
 {
 	struct flytune_import_note note;
+	char fields[FORMAT_SIZE];
 	size_t shown = 0;
 
 	flytune_import_note_init(&note);
@@ -67,8 +91,9 @@ static void print_text(const flytune_import *import, const struct flytune_import
 		        note.usable ? ", served all the same" : "", note.reason);
 	if (report->notes > shown)
 		printf("… and %" PRIu64 " rows more\n", report->notes - shown);
-	printf("%" PRIu64 " row%s, %" PRIu64 " usable here", report->rows, report->rows == 1 ? "" : "s",
-	        report->usable);
+	count_fields(import, fields);
+	printf("%" PRIu64 " row%s, %" PRIu64 " usable here%s%s%s", report->rows, report->rows == 1 ? "" : "s",
+	        report->usable, fields[0] != '\0' ? " (" : "", fields, fields[0] != '\0' ? ")" : "");
 	if (dry)
 		puts("; nothing was changed");
 	else
@@ -126,11 +151,10 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		else if (path == NULL && (words[i][0] != '-' || words[i][1] == '\0'))
 			path = words[i];
 		else
-			return ctl_usage(&command_import, "'%s' is not understood", words[i]);
+			return stray_word(&command_import, words[i]);
 	}
-	if (path == NULL)
-		return ctl_usage(
-		        &command_import, "import needs the name of one file, or - for standard input");
+	if (path == NULL || *path == '\0')
+		return ctl_usage(&command_import, "import needs the name of a file, or - for standard input");
 	text = file_read(path, &length, problem);
 	if (text == NULL)
 		return ctl_refused("%s", problem);
@@ -151,6 +175,7 @@ const struct command command_import = {
         .name = "import",
         .words = "FILE [--dry-run]",
         .help = "Take answers from a file",
+        .options = "dry-run",
         .run = run,
         .explain = explain,
 };

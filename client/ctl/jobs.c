@@ -62,10 +62,10 @@ static enum ctl_exit run_jobs(struct ctl *ctl, int count, char **words)
 	struct flytune_job job;
 
 	if (count > 1)
-		return ctl_usage(&command_jobs, "'%s' is not understood", words[1]);
+		return stray_word(&command_jobs, words[1]);
 	flytune_job_init(&job);
 	if (count == 1 && !job_number_read(words[0], &job.job))
-		return ctl_usage(&command_jobs, "'%s' is no job's number", words[0]);
+		return refuse_number(&command_jobs, "the job", words[0]);
 	if (flytune_jobs(ctl->client, count == 1 ? &job : NULL, &list, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)
@@ -129,7 +129,7 @@ static enum ctl_exit run_cancel(struct ctl *ctl, int count, char **words)
 		return ctl_usage(&command_cancel, "cancel needs the number of one job");
 	flytune_job_init(&job);
 	if (!job_number_read(words[0], &job.job))
-		return ctl_usage(&command_cancel, "'%s' is no job's number", words[0]);
+		return refuse_number(&command_cancel, "the job", words[0]);
 	if (flytune_cancel(ctl->client, &job, &error) != FLYTUNE_OK ||
 	        ended_as(ctl, &job, &state, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
@@ -156,9 +157,27 @@ static void print_table(const struct listing *listing)
 		table_add(&table, "%s", format_date(shown->at_ns, time));
 	}
 	if (listing->count == 0)
-		puts("no answer: nothing has been tuned, pinned or imported");
+		printf("no answer%s%s: nothing has been tuned, pinned or imported\n",
+		        listing->kernel != NULL ? " of " : "",
+		        listing->kernel != NULL ? listing->kernel : "");
 	else
 		table_print(&table);
+}
+
+/* Of a kernel that there is not there are no trials either, whatever the problem. */
+static bool is_known(const struct ctl *ctl, const char *kernel, struct flytune_error *error)
+{
+	flytune_problem *problem = flytune_problem_new(kernel, NULL, 0, error);
+	flytune_trial_list *list = NULL;
+	enum flytune_code code;
+
+	if (problem == NULL)
+		return false;
+	code = flytune_trials(ctl->client, problem, NULL, &list, error);
+	if (code == FLYTUNE_OK)
+		flytune_trial_list_free(list);
+	flytune_problem_free(problem);
+	return code == FLYTUNE_OK || code == FLYTUNE_E_BAD_VALUE || code == FLYTUNE_E_BAD_REQUEST;
 }
 
 static enum ctl_exit list(struct ctl *ctl, struct listing *listing)
@@ -168,6 +187,8 @@ static enum ctl_exit list(struct ctl *ctl, struct listing *listing)
 	struct flytune_error error;
 	enum flytune_code code;
 
+	if (listing->kernel != NULL && !is_known(ctl, listing->kernel, &error))
+		return ctl_fail(ctl, &error);
 	flytune_status_init(&status);
 	code = flytune_status(ctl->client, &status, &listing->devices, &error);
 	if (code != FLYTUNE_OK)
@@ -195,8 +216,8 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	struct listing listing = {.kernel = count > 0 ? words[0] : NULL};
 	enum ctl_exit status;
 
-	if (count > 1)
-		return ctl_usage(&command_list, "'%s' is not understood", words[1]);
+	if (count > 1 || (count == 1 && words[0][0] == '-'))
+		return stray_word(&command_list, words[count - 1]);
 	status = list(ctl, &listing);
 	flytune_device_list_free(listing.devices);
 	free(listing.shown);

@@ -199,6 +199,7 @@ const struct command command_lookup = {
         .name = "lookup",
         .words = "KERNEL --FIELD VALUE[,VALUE]... [--device ID]",
         .help = "Show the best configuration known for a problem, or for each of a list",
+        .options = "device",
         .run = run,
         .explain = explain,
         .takes_kernel = true,

@@ -192,7 +192,8 @@ static enum ctl_exit run_words(int count, char **words)
 {
 	struct general general = {0};
 	const struct command *command;
-	char problem[128];
+	const char *names[COMMAND_COUNT], *meant;
+	char problem[128] = "";
 	bool taken = general_take(&general, &count, words, problem, sizeof problem);
 
 	ctl.json = general.json;
@@ -213,8 +214,14 @@ static enum ctl_exit run_words(int count, char **words)
 	if (words[0][0] == '-')
 		return ctl_usage(NULL, "there is no option %s, or it must follow a command", words[0]);
 	command = find_command(words[0]);
-	if (command == NULL)
-		return ctl_usage(NULL, "there is no command %s", words[0]);
+	if (command == NULL) {
+		for (size_t i = 0; i < COMMAND_COUNT; i++)
+			names[i] = commands[i]->name;
+		meant = meant_word(words[0], names, COMMAND_COUNT);
+		return ctl_usage(NULL, "there is no command '%s'%s%s%s", words[0],
+		        meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
+		        meant != NULL ? "?" : "");
+	}
 	if (general.help) {
 		print_command_help(command, count > 1 ? words[1] : NULL);
 		return CTL_DONE;

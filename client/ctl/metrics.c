@@ -1,6 +1,7 @@
 /* flytunectl metrics */
 #include <stdio.h>
 
+#include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/json.h"
 
@@ -12,7 +13,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	struct document json = {0};
 
 	if (count > 0)
-		return ctl_usage(&command_metrics, "'%s' is not understood", words[0]);
+		return stray_word(&command_metrics, words[0]);
 	if (flytune_metrics(ctl->client, &page, &length, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json) {

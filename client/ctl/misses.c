@@ -63,9 +63,9 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	uint64_t most = 0;
 
 	if (count > 1)
-		return ctl_usage(&command_misses, "'%s' is not understood", words[1]);
+		return stray_word(&command_misses, words[1]);
 	if (count == 1 && !job_number_read(words[0], &most))
-		return ctl_usage(&command_misses, "'%s' is no number of lines", words[0]);
+		return refuse_number(&command_misses, "the number of lines", words[0]);
 	if (flytune_misses(ctl->client, most, &list, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	flytune_miss_init(&miss);

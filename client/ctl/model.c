@@ -172,6 +172,8 @@ static int add_latent(struct reading *reading, struct model *model, int64_t kv_r
 static int read_norms(struct reading *reading, struct model *model)
 {
 	static const char *const epsilon[] = {"rms_norm_eps", "rms_norm_epsilon", "norm_eps", "rmsnorm"};
+	static const char *const layer[] = {
+	        "layer_norm_epsilon", "layer_norm_eps", "layernorm_epsilon", "layernorm_eps"};
 	int64_t hidden, kv_rank;
 	bool normed = false;
 
@@ -179,6 +181,14 @@ static int read_norms(struct reading *reading, struct model *model)
 		const json_t *value = json_object_get(reading->text, epsilon[i]);
 
 		normed = normed || json_is_number(value) || json_is_true(value);
+	}
+	for (size_t i = 0; !normed && i < sizeof layer / sizeof *layer; i++) {
+		if (json_object_get(reading->text, layer[i]) != NULL)
+			return refuse(reading,
+			        "it has %s and no rms_norm_eps: the model's norms are LayerNorms, which are "
+			        "no "
+			        "RMS norms",
+			        layer[i]);
 	}
 	if (json_object_get(reading->text, "hidden_size") == NULL)
 		return refuse(reading, "it has no hidden_size: it is no configuration of a language model");

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/format.h"
 #include "client/ctl/json.h"
@@ -171,7 +172,7 @@ static enum ctl_exit run_status(struct ctl *ctl, int count, char **words)
 	struct flytune_error error;
 
 	if (count > 0)
-		return ctl_usage(&command_status, "'%s' is not understood", words[0]);
+		return stray_word(&command_status, words[0]);
 	flytune_status_init(&status);
 	if (flytune_status(ctl->client, &status, &devices, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
@@ -196,7 +197,7 @@ static enum ctl_exit run_devices(struct ctl *ctl, int count, char **words)
 	struct flytune_error error;
 
 	if (count > 0)
-		return ctl_usage(&command_devices, "'%s' is not understood", words[0]);
+		return stray_word(&command_devices, words[0]);
 	if (flytune_devices(ctl->client, &devices, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)

@@ -198,6 +198,7 @@ const struct command command_trials = {
         .name = "trials",
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "List what is known of every configuration of a problem",
+        .options = "device",
         .run = run,
         .explain = explain,
         .takes_kernel = true,

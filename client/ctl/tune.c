@@ -220,7 +220,14 @@ enum { MODEL_LIST_SIZE = 4096, MODEL_WORDS_MAX = 64 };
 /* What decoding and prefilling ask for, unless --m says otherwise. */
 static const char model_tokens[] = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192";
 
-/* Takes "--name value" or "--name=value" out of the words. */
+static bool is_named(const char *name, const char *word)
+{
+	size_t length = strlen(name);
+
+	return strncmp(word, name, length) == 0 && (word[length] == '\0' || word[length] == '=');
+}
+
+/* Takes "--name value" or "--name=value" out of the words; the value is "" where there is none. */
 static const char *take_option(const char *name, int *count, char **words)
 {
 	const char *value = NULL;
@@ -228,10 +235,10 @@ static const char *take_option(const char *name, int *count, char **words)
 	int kept = 0;
 
 	for (int i = 0; i < *count; i++) {
-		if (strncmp(words[i], name, length) == 0 && words[i][length] == '=') {
+		if (is_named(name, words[i]) && words[i][length] == '=') {
 			value = words[i] + length + 1;
-		} else if (strcmp(words[i], name) == 0) {
-			value = i + 1 < *count ? words[++i] : "";
+		} else if (is_named(name, words[i])) {
+			value = i + 1 < *count && strncmp(words[i + 1], "--", 2) != 0 ? words[++i] : "";
 		} else {
 			words[kept++] = words[i];
 		}
@@ -329,9 +336,20 @@ static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int
 	enum ctl_exit status = CTL_DONE;
 
 	*all = (struct problems){0};
-	if (count > 0 && strcmp(words[0], "rmsnorm") == 0) {
-		count--;
-		words++;
+	if (*path == '\0')
+		return ctl_usage(&command_tune, "--model needs the name of a file: a model's config.json");
+	for (int i = 0; i < count; i++) {
+		if (strcmp(words[i], "rmsnorm") == 0) {
+			memmove(words + i, words + i + 1, (size_t)(--count - i) * sizeof *words);
+			break;
+		}
+	}
+	for (int i = 0; i < count; i++) {
+		if (is_named("--n", words[i]) || is_named("--row-stride", words[i]))
+			return ctl_usage(&command_tune,
+			        "%.*s comes from the model's file: with --model only --m, --dtype and "
+			        "--weight-dtype can be given",
+			        (int)strcspn(words[i], "="), words[i]);
 	}
 	if (model_read(path, &model, problem) != 0)
 		return ctl_usage(&command_tune, "%s", problem);
@@ -413,6 +431,7 @@ const struct command command_tune = {
         .name = "tune",
         .words = "{KERNEL --FIELD VALUE[,VALUE]... | --model FILE [--m LIST]} [OPTION]...",
         .help = "Find the best configuration of problems, and wait for it",
+        .options = "device force no-wait priority budget model",
         .run = run,
         .explain = explain,
         .takes_kernel = true,

@@ -273,9 +273,9 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		if (strcmp(words[i], "--once") == 0)
 			watch.once = true;
 		else if (watch.only.job != 0)
-			return ctl_usage(&command_watch, "'%s' is not understood", words[i]);
+			return stray_word(&command_watch, words[i]);
 		else if (!job_number_read(words[i], &watch.only.job))
-			return ctl_usage(&command_watch, "'%s' is no job's number", words[i]);
+			return refuse_number(&command_watch, "the job", words[i]);
 	}
 	watch.terminal = !ctl->json && progress_terminal();
 	if (watch.terminal)
@@ -300,6 +300,7 @@ const struct command command_watch = {
         .name = "watch",
         .words = "[ID] [--once]",
         .help = "Follow the jobs as they run",
+        .options = "once",
         .run = run,
         .is_stream = true,
         .explain = explain,

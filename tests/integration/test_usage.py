@@ -1,0 +1,94 @@
+"""What flytunectl says of words that it cannot use: the field, the value and what would have been accepted."""
+import json
+
+import pytest
+
+import harness
+from harness import shape
+
+CASES = [
+    # words; what must be said of them
+    ("", "no command is given"), ("lookpu", "no command 'lookpu'; did you mean lookup?"), ("''", "no command ''"),
+    ("--nonsense status", "no option --nonsense"), ("--generation", "--generation needs a value"),
+    ("--socket= status", "--socket needs a value"), ("status --json=1", "--json takes no value"),
+    ("--generation foo status", "--generation is foo; it must be UUID:COUNTER"),
+    ("--generation 0f8fad5b-d9cb-469f-a165-70867728950e:x status", "it must be UUID:COUNTER"),
+    ("list foo", "kernel is foo"), ("list --foo", "no option --foo"), ("list rmsnorm x", "'x' is one word too many"),
+    ("jobs x", "the job is x; it must be a whole number from 1"), ("jobs 1 2", "'2' is one word too many"),
+    ("jobs ''", "the job is empty"), ("cancel", "cancel needs the number of one job"), ("cancel 0", "the job is 0"),
+    ("watch 1 2", "'2' is one word too many"), ("watch --onc", "no option --onc; did you mean --once?"),
+    ("misses x", "the number of lines is x"), ("misses --al", "misses has no option --al"),
+    ("status now", "'now' is one word too many: status takes none"), ("devices x", "'x'"), ("metrics x", "'x'"),
+    ("pause x", "'x'"), ("resume x", "'x'"), ("export", "export needs the name of a file"), ("export ''", "export needs"),
+    ("export --foo", "no option --foo"), ("export a b", "'b' is one word too many"), ("import", "import needs the name"),
+    ("import --dryrun FOLDER", "no option --dryrun; did you mean --dry-run?"),
+    ("lookup", "lookup needs a kernel, such as rmsnorm"), ("lookup --m 4", "lookup needs a kernel"),
+    ("lookup ''", "lookup needs a kernel"), ("lookup rmsnorm --m", "--m needs a value"),
+    ("lookup rmsnorm --m --n 4096", "--m needs a value"), ("lookup rmsnorm --m ''", "--m has an empty value"),
+    ("lookup rmsnorm --m 1,,2", "--m has an empty value"), ("lookup rmsnorm --m x", "--m is x; it must be an integer"),
+    ("lookup rmsnorm --m 4 --m 5", "--m is given twice"), ("lookup rmsnorm foo --m 4", "'foo' is one word too many"),
+    ("lookup rmsnorm --m 4 --device", "--device needs an id"), ("lookup rmsnorm --m 4 --device ''", "--device needs an id"),
+    ("lookup rmsnorm --colour 1", "rmsnorm no such field: it has m, n, dtype, weight_dtype, row_stride"),
+    ("tune rmsnorm --m 4 --forc", "tune has no option --forc; did you mean --force?"),
+    ("tune rmsnorm --forc --m 4", "did you mean --force?"), ("tune --forc rmsnorm --m 4", "did you mean --force?"),
+    ("tune rmsnorm --m 4 --priority", "--priority is missing; it must be -100 to 100"),
+    ("tune rmsnorm --m 4 --priority 101", "--priority is 101; it must be -100 to 100"),
+    ("tune rmsnorm --m 4 --budget ''", "--budget is empty; it must be 1 to 86400 seconds"),
+    ("tune --model", "--model needs the name of a file"), ("tune --model --m 4", "--model needs the name of a file"),
+    ("tune --model FOLDER", "cannot read FOLDER: Is a directory"),
+    ("tune --model FOLDER/none", "cannot read FOLDER/none: No such file or directory"),
+    ("tune --model GPT2", "it has layer_norm_epsilon and no rms_norm_eps: the model's norms are LayerNorms"),
+    ("tune --model GPT2 --n 4096", "--n comes from the model's file"),
+    ("pin rmsnorm --m 4 --n 4096 --dtype bf16", "pin needs --config KNOB=VALUE"),
+    ("pin rmsnorm --m 4 --config", "--config needs KNOB=VALUE"), ("code -o", "needs the name of a file"),
+]
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    """One daemon for all: nothing is changed."""
+    folder = tmp_path_factory.mktemp("usage")
+    daemon = harness.Daemon(folder, runner=harness.BadRunner(folder)).start()
+    yield daemon
+    assert not daemon.clean_up()
+
+
+@pytest.mark.parametrize("words, said", CASES, ids=[words or "nothing" for words, _ in CASES])
+def test_words_that_cannot_be_used_are_told_apart(quiet, tmp_path, words, said):
+    (tmp_path / "gpt2").write_text(json.dumps({"model_type": "gpt2", "n_embd": 768, "layer_norm_epsilon": 1e-5}))
+    words = [{"''": "", "GPT2": str(tmp_path / "gpt2")}.get(word, word.replace("FOLDER", str(tmp_path))) for word in words.split()]
+    said = said.replace("FOLDER", str(tmp_path))
+    done = quiet.ctl(*words, as_json=False, check=False)
+    assert done.status == 2 and said in done.complaint and not done.output, done
+    done = quiet.ctl(*words, check=False)
+    assert done.status == 2 and said in done.complaint and done.json["error"]["code"], done
+    assert done.json["error"]["message"] in done.complaint
+
+
+def test_a_bad_generation_of_the_environment_is_named(quiet):
+    done = quiet.ctl("lookup", *shape(), check=False, env={"FLYTUNE_GENERATION": "bar"})
+    assert done.status == 2 and "FLYTUNE_GENERATION is bar; it must be UUID:COUNTER" in done.complaint
+
+
+def test_options_stand_anywhere(quiet):
+    words = ["--m", "64", "--n", "4096", "--dtype", "bf16"]
+    wanted = quiet.ctl("lookup", "rmsnorm", *words).json["config"]
+    for line in (["--device", "cpu:0", *words, "rmsnorm"], [*words[:2], "rmsnorm", "--device=cpu:0", *words[2:]],
+                 ["--n=4096", "rmsnorm", "--dtype", "bf16", "--m=64", "#", "remark", "--device"]):
+        assert quiet.ctl("lookup", *line).json["config"] == wanted, line
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named_under_json_too(quiet, tmp_path):
+    for words in (["import", tmp_path], ["export", tmp_path], ["import", tmp_path / "none"], ["export", tmp_path / "no" / "file"]):
+        done = quiet.ctl(*words, check=False)
+        assert done.status == 1 and str(words[1]) in done.complaint and done.json["error"]["code"] == "system", done
+
+
+def test_an_import_of_which_nothing_serves_says_what_differs(daemon, tmp_path):
+    daemon.ctl("tune", *shape(m="16,64"))
+    file = tmp_path / "answers"
+    daemon.ctl("export", file)
+    text = file.read_text().replace('"kernel": "rmsnorm", "problem": {"m": 16', '"kernel": "other", "problem": {"m": 16')
+    file.write_text(text)
+    said = daemon.ctl("import", "--dry-run", file, as_json=False).output
+    assert "2 rows, 1 usable here (kernel differs in 1)" in said, said
