@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernels/host.h"
+
 /* Long enough to bridge the gap between two launches of a batch, short enough not to burn a core between
  * sweeps. */
 enum { SPIN_NS = 50000, SPINS_PER_LOOK = 64, CACHE_LINE = 64 };
@@ -131,11 +133,10 @@ struct ft_pool *ft_pool_new(uint32_t threads, const int *cpu)
 			break;
 		worker->started = true;
 		if (cpu) {
-			cpu_set_t set;
-			CPU_ZERO(&set);
-			CPU_SET((size_t)cpu[i], &set);
+			struct ft_cpus one;
+			ft_cpus_one(&one, cpu[i]);
 			/* A core that went away since: the thread floats. */
-			(void)pthread_setaffinity_np(worker->thread, sizeof(set), &set);
+			(void)pthread_setaffinity_np(worker->thread, sizeof(one), (cpu_set_t *)&one);
 		}
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -17,10 +17,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "kernels/host.h"
 #include "kernels/rmsnorm/reference.h"
 #include "kernels/rmsnorm/rmsnorm_cpu.h"
 #include "kernels/rmsnorm/rmsnorm_cpu_source.h"
-#include "kernels/runner/device_cpu.h"
 #include "kernels/runner/measure_cpu.h"
 
 /* METHOD.md gives the reasons for what is measured, and how. */
@@ -92,12 +92,12 @@ struct cpu {
 	struct ft_backend_device device;
 	const struct ft_rmsnorm_cpu_rows *set;
 	char self[512];
-	const char *files[8];
+	const char *files[2];
 	int *cpu; /* usable cores, device.traits.units of them */
 
 	/* One sweep. */
 	struct ft_pool *pool;
-	cpu_set_t before; /* the main thread's cores */
+	struct ft_cpus before; /* the main thread's cores */
 	bool pinned;
 	size_t count;
 	struct ft_rmsnorm_cpu_plan *plan;
@@ -142,38 +142,32 @@ static struct cpu *self_of(struct ft_backend *backend)
 
 /* ---- the device ---- */
 
-static int find_cores(struct cpu *cpu, struct ft_error *error)
+static int find_cores(struct cpu *cpu, const struct ft_allowance *allowance, struct ft_error *error)
 {
-	cpu_set_t set;
 	uint64_t units = cpu->device.traits.units;
-	CPU_ZERO(&set);
-	if (sched_getaffinity(0, sizeof(set), &set) != 0)
-		return ft_fail_errno(error, errno, "cannot tell which cores may be used");
-	uint64_t usable = (uint64_t)CPU_COUNT(&set);
-	if (units == 0 || units > usable)
-		units = usable;
-	cpu->device.traits.units = units;
 	cpu->cpu = calloc(units, sizeof(*cpu->cpu));
 	if (!cpu->cpu)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a list of cores");
-	uint64_t found = 0;
-	for (int i = 0; i < CPU_SETSIZE && found < units; i++) {
-		if (CPU_ISSET(i, &set))
-			cpu->cpu[found++] = i;
-	}
-	return 0;
+	if (ft_cpus_list(&allowance->cpus, cpu->cpu, units) == units)
+		return 0;
+	free(cpu->cpu);
+	cpu->cpu = NULL;
+	return ft_fail(error, FT_E_SYSTEM, "the system does not tell which cores may be used");
 }
 
 static int cpu_open(struct ft_backend *backend, struct ft_error *error)
 {
 	struct cpu *cpu = self_of(backend);
 	const struct ft_rmsnorm_cpu_rows *sets[3];
+	struct ft_allowance allowance;
 	ft_rmsnorm_cpu_sets(sets);
 	cpu->set = sets[0];
-	ft_traits_guess("cpu", &cpu->device.traits);
-	if (find_cores(cpu, error) < 0)
+	snprintf(cpu->device.traits.kind, sizeof(cpu->device.traits.kind), "%s", backend->kind);
+	ft_allowance_read("", &allowance);
+	ft_host_traits(&allowance, &cpu->device.traits);
+	if (find_cores(cpu, &allowance, error) < 0)
 		return -1;
-	ft_describe_cpu(&cpu->device.traits, &cpu->device.shown);
+	ft_host_describe("", &allowance, &cpu->device.traits, &cpu->device.shown);
 	backend->device = &cpu->device;
 	backend->device_count = 1;
 	snprintf(backend->identity, sizeof(backend->identity), "compiler=%s flags=%s isa=%s timing=%d",
@@ -189,9 +183,6 @@ static int cpu_open(struct ft_backend *backend, struct ft_error *error)
 		cpu->self[length] = '\0';
 		cpu->files[files++] = cpu->self;
 	}
-	cpu->files[files++] = "/sys/devices/system/cpu/online";
-	cpu->files[files++] = "/sys/devices/system/cpu/cpu0/cache/index3/size";
-	cpu->files[files++] = "/sys/fs/cgroup/cpu.max";
 	cpu->files[files] = NULL;
 	backend->files = cpu->files;
 	return 0;
@@ -485,7 +476,7 @@ static int choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error)
 	const uint64_t timed = 2 * (uint64_t)cpu->extent.slot;
 	const uint64_t rest = 2 * (uint64_t)HUGE_PAGE; /* by which an arena is larger than what it holds */
 	const uint64_t touched = 2 * problem->m * (uint64_t)cpu->extent.row;
-	uint64_t room = (ft_free_memory() + cpu->arena.size) / ROOM_PART;
+	uint64_t room = (ft_host_free_memory("") + cpu->arena.size) / ROOM_PART;
 	if (cap != 0 && cap < room)
 		room = cap;
 	if (verified > room)
@@ -611,11 +602,10 @@ static void fill_all(struct cpu *cpu)
 
 static void pin(struct cpu *cpu)
 {
-	cpu_set_t one;
-	CPU_ZERO(&one);
-	CPU_SET((size_t)cpu->cpu[0], &one);
-	cpu->pinned = sched_getaffinity(0, sizeof(cpu->before), &cpu->before) == 0 &&
-	        sched_setaffinity(0, sizeof(one), &one) == 0;
+	struct ft_cpus one;
+	ft_cpus_one(&one, cpu->cpu[0]);
+	cpu->pinned = sched_getaffinity(0, sizeof(cpu->before), (cpu_set_t *)&cpu->before) == 0 &&
+	        sched_setaffinity(0, sizeof(one), (cpu_set_t *)&one) == 0;
 }
 
 static int cpu_prepare(
@@ -659,7 +649,7 @@ static void cpu_finish(struct ft_backend *backend)
 	ft_pool_free(cpu->pool);
 	cpu->pool = NULL;
 	if (cpu->pinned)
-		(void)sched_setaffinity(0, sizeof(cpu->before), &cpu->before);
+		(void)sched_setaffinity(0, sizeof(cpu->before), (cpu_set_t *)&cpu->before);
 	cpu->pinned = false;
 	if (cpu->memory_size > 0)
 		munmap(cpu->memory, cpu->memory_size);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +14,12 @@
 #include <unistd.h>
 
 #include "gpu_sources.h"
+#include "kernels/host.h"
 #include "kernels/runner/hip.h"
 #include "kernels/runner/pipe_io.h"
 #include "proto/clock.h"
 
-enum { ANSWER_MAX = 64 << 20, WORDS_MAX = 1 << 16, MAGIC = 0x66740001 };
+enum { ANSWER_MAX = 64 << 20, WORDS_MAX = 1 << 16, MAGIC = 0x66740001, WORKERS_MAX = 16 };
 
 struct question {
 	uint32_t magic;
@@ -174,14 +174,14 @@ int gpu_worker_main(void)
 
 int gpu_pool_open(struct gpu_pool **pool, unsigned workers, struct ft_error *error)
 {
-	cpu_set_t cores;
+	struct ft_allowance allowance;
 
-	if (!workers && sched_getaffinity(0, sizeof cores, &cores) == 0)
-		workers = (unsigned)CPU_COUNT(&cores);
-	if (workers < 1)
-		workers = 1;
-	if (workers > 16)
-		workers = 16;
+	if (!workers) {
+		ft_allowance_read("", &allowance);
+		workers = ft_allowance_units(&allowance) < WORKERS_MAX
+		        ? (unsigned)ft_allowance_units(&allowance)
+		        : WORKERS_MAX;
+	}
 	*pool = calloc(1, sizeof **pool);
 	if (!*pool)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");

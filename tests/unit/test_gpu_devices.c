@@ -1,7 +1,5 @@
 #include "tests/unit/check.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,33 +13,7 @@
 
 static char root[32];
 
-static void make_folders(char *path)
-{
-	for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-		*slash = '\0';
-		assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-		*slash = '/';
-	}
-}
-
-static void put(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(const char *text, const char *format, ...)
-{
-	char path[512];
-	va_list arguments;
-	FILE *file;
-	int length = snprintf(path, sizeof path, "%s/", root);
-
-	va_start(arguments, format);
-	vsnprintf(path + length, sizeof path - (size_t)length, format, arguments);
-	va_end(arguments);
-	make_folders(path);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	assert_true(fputs(text, file) >= 0);
-	assert_int_equal(fclose(file), 0);
-}
+#define put(text, ...) folder_put(root, text, __VA_ARGS__)
 
 struct made_up {
 	unsigned node, bus, function;
