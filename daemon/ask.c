@@ -242,6 +242,7 @@ bool requests_at_once(struct requests *requests, struct session *session, struct
 
 	if (!session->greeted || session->level < ACCESS_MEMBER || !open_lookup(bytes, &id, &question))
 		return false;
+	devices_look(requests->devices);
 	/* A look at the clock costs as much as the rest. */
 	if (requests->timed_ns == 0 || requests->untimed + 1 >= TIMED_EACH)
 		began_ns = ft_monotonic_ns();

@@ -7,10 +7,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/host.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { STAMP_SIZE = 64, FILES_MAX = 64, PROBES_MAX = 2, PSEUDO_FILE_BYTES = 16384 };
+enum {
+	FILES_MAX = 64,
+	PROBES_MAX = 2,
+	PSEUDO_FILE_BYTES = 16384,
+	LOOK_MS = 250,   /* between two looks of those who ask */
+	WATCH_MS = 1000, /* of nobody */
+	PAUSE_FIRST_MS = 1000,
+	PAUSE_LAST_MS = 300000,
+};
 
 static void hash_text(const char *text, char hash[FT_HASH_SIZE])
 {
@@ -56,64 +66,132 @@ static void stamp_file(const char *path, char stamp[STAMP_SIZE])
 	}
 }
 
+/* ---- what a hello depends on ---- */
+
+/* All but files: the environment and, for the CPU, the machine and what the process may use of it. Whatever is inherited by
+ * the runner holds for it as for the daemon. */
+static void look_at_facts(const struct runner_slot *slot, char stamp[STAMP_SIZE])
+{
+	struct ft_allowance allowance;
+	char text[128] = "";
+
+	if (strcmp(slot->runner.kind, "cpu") == 0) {
+		ft_allowance_read("", &allowance);
+		ft_allowance_print(&allowance, text, sizeof(text));
+	}
+	(void)snprintf(stamp, STAMP_SIZE, "facts %016llx",
+	        (unsigned long long)XXH3_64bits_withSeed(text, strlen(text), slot->devices->fixed));
+}
+
+/* The machine itself does not change under a process. */
+static uint64_t fixed_facts(void)
+{
+	struct ft_traits traits = {.kind = "cpu"};
+	struct ft_runner_device *shown = calloc(1, sizeof(*shown));
+	struct ft_allowance allowance = {.cores = 1, .quota = UINT64_MAX, .memory = UINT64_MAX};
+	uint64_t sum = runner_environment();
+
+	if (shown != NULL) {
+		ft_host_traits(&allowance, &traits);
+		ft_host_describe("", &allowance, &traits, shown);
+		sum += XXH3_64bits(shown->identity, strlen(shown->identity)) + shown->memory;
+	}
+	free(shown);
+	return sum;
+}
+
+static void starts(void *data)
+{
+	struct runner_slot *slot = data;
+
+	look_at_facts(slot, slot->under);
+}
+
 static void note_name(const struct runner_slot *slot, char name[64])
 {
 	(void)snprintf(name, 64, "hello:%s", slot->runner.kind);
 }
 
-/* The note is [hello, [[path, stamp], …]]: the program itself first, then the files that the hello names. */
-static void remember_hello(struct runner_slot *slot, struct store_batch *batch, struct ft_view reply,
-        const struct ft_runner_hello_reply *hello)
+static void write_stamp(struct ft_writer *note, const char *path)
+{
+	char stamp[STAMP_SIZE];
+
+	stamp_file(path, stamp);
+	ft_write_array(note, 2);
+	ft_write_text(note, path);
+	ft_write_text(note, stamp);
+}
+
+/* The note is [hello, facts, [[path, stamp], …]]: the program itself first, then the files that the hello names. Without
+ * memory, or where a file's name is none, it is empty and holds never. */
+static void write_note(const struct runner_slot *slot, struct ft_view reply,
+        const struct ft_runner_hello_reply *hello, struct ft_writer *note)
 {
 	struct ft_cursor files = ft_cursor_of(hello->files.data, hello->files.length);
-	struct ft_writer note;
-	char stamp[STAMP_SIZE];
 	char path[256];
-	char name[64];
 	uint32_t count = 0;
 
 	if (hello->files.data == NULL || !ft_read_array(&files, &count) || count > FILES_MAX)
 		count = 0;
-	ft_writer_init_growing(&note, ft_bounds_request.bytes);
-	ft_write_array(&note, 2);
-	ft_write_bytes(&note, reply.data, reply.length);
-	ft_write_array(&note, count + 1);
-	stamp_file(slot->runner.path, stamp);
-	ft_write_array(&note, 2);
-	ft_write_text(&note, slot->runner.path);
-	ft_write_text(&note, stamp);
+	ft_writer_init_growing(note, ft_bounds_large.bytes);
+	ft_write_array(note, 3);
+	ft_write_bytes(note, reply.data, reply.length);
+	ft_write_text(note, slot->under);
+	ft_write_array(note, count + 1);
+	write_stamp(note, slot->runner.path);
 	for (uint32_t i = 0; i < count; i++) {
 		if (!ft_read_text_into(&files, path, sizeof(path))) {
 			log_line(slot->devices->log, LOG_LEVEL_WARNING,
 			        "runner names a file that is no path under 256 bytes kind=%s",
 			        slot->runner.kind);
-			ft_writer_free(&note);
-			return; /* it will be asked anew at each start */
+			ft_writer_reset(note);
+			return;
 		}
-		stamp_file(path, stamp);
-		ft_write_array(&note, 2);
-		ft_write_text(&note, path);
-		ft_write_text(&note, stamp);
+		write_stamp(note, path);
 	}
-	note_name(slot, name);
-	if (ft_writer_ok(&note))
-		(void)store_batch_note(batch, name, note.data, note.length);
-	ft_writer_free(&note);
+	if (!ft_writer_ok(note))
+		ft_writer_reset(note);
 }
 
-/* Whether the note's hello still holds; then `hello` is a view of it. */
-static bool note_holds(const struct runner_slot *slot, const struct ft_writer *note, struct ft_view *hello)
+/* The hello in a note; empty if there is none. */
+static struct ft_view hello_of(const struct ft_writer *note)
 {
 	struct ft_cursor cursor = ft_cursor_of(note->data, note->length);
+	struct ft_view hello = {0};
 	uint32_t count = 0;
 
-	if (!ft_read_array(&cursor, &count) || count != 2 ||
-	        !ft_read_bytes(&cursor, &hello->data, &hello->length) || !ft_read_array(&cursor, &count))
+	if (!ft_read_array(&cursor, &count) || count != 3 ||
+	        !ft_read_bytes(&cursor, &hello.data, &hello.length))
+		return (struct ft_view){0};
+	return hello;
+}
+
+/* What a driver answers by itself: it may keep whoever reads it waiting, as long as its device is in trouble. */
+static bool is_drivers(const char *path)
+{
+	return strncmp(path, "/sys/bus/", 9) == 0 || strncmp(path, "/sys/class/", 11) == 0;
+}
+
+/* Whether a note's hello still holds. While clients are served, drivers are not asked; and what a running runner has
+ * loaded stays as it was, whatever became of the files. */
+static bool note_holds(const struct runner_slot *slot, const struct ft_writer *note, bool serving)
+{
+	struct ft_cursor cursor = ft_cursor_of(note->data, note->length);
+	struct ft_view hello;
+	char path[256];
+	char kept[STAMP_SIZE];
+	char now[STAMP_SIZE];
+	uint32_t count = 0;
+
+	look_at_facts(slot, now);
+	if (!ft_read_array(&cursor, &count) || count != 3 ||
+	        !ft_read_bytes(&cursor, &hello.data, &hello.length) ||
+	        !ft_read_text_into(&cursor, kept, sizeof(kept)) || strcmp(kept, now) != 0 ||
+	        !ft_read_array(&cursor, &count))
 		return false;
+	if (serving && slot->runner.state != RUNNER_OFF)
+		return true;
 	for (uint32_t i = 0; i < count; i++) {
-		char path[256];
-		char kept[STAMP_SIZE];
-		char now[STAMP_SIZE];
 		uint32_t two = 0;
 
 		if (!ft_read_array(&cursor, &two) || two != 2 ||
@@ -122,11 +200,49 @@ static bool note_holds(const struct runner_slot *slot, const struct ft_writer *n
 			return false;
 		if (i == 0 && strcmp(path, slot->runner.path) != 0)
 			return false;
+		if (serving && is_drivers(path))
+			continue;
 		stamp_file(path, now);
 		if (strcmp(kept, now) != 0)
 			return false;
 	}
 	return true;
+}
+
+/* ---- signs of a device ---- */
+
+/* Of a kind: a driver makes these, so that without any there is nothing to ask for. */
+static const struct {
+	const char *kind;
+	const char *paths[4];
+} sign_paths[] = {
+        {"hip", {"/dev/kfd", "/sys/module/amdgpu", "/dev/dxg", NULL}},
+        {"cuda", {"/dev/nvidiactl", "/dev/nvidia0", "/proc/driver/nvidia/version", "/dev/dxg"}},
+};
+
+/* A sum that changes when a sign comes or goes. `any`: whether there could be a device, and a runner to find it. */
+static uint64_t look_for_signs(const struct runner_slot *slot, bool *any)
+{
+	bool runs = access(slot->runner.path, X_OK) == 0;
+	bool driven = true;
+	char stamp[STAMP_SIZE];
+	uint64_t sum;
+
+	stamp_file(slot->runner.path, stamp);
+	sum = XXH3_64bits(stamp, strlen(stamp)) + runs;
+	for (size_t kind = 0; kind < sizeof(sign_paths) / sizeof(sign_paths[0]); kind++) {
+		if (strcmp(slot->runner.kind, sign_paths[kind].kind) != 0)
+			continue;
+		driven = false;
+		for (size_t i = 0; i < 4 && sign_paths[kind].paths[i] != NULL; i++) {
+			bool there = access(sign_paths[kind].paths[i], F_OK) == 0;
+
+			driven = driven || there;
+			sum = sum * 3 + there;
+		}
+	}
+	*any = runs && driven;
+	return sum;
 }
 
 /* ---- adopting a hello ---- */
@@ -147,13 +263,30 @@ static uint32_t take_devices(
 	return count;
 }
 
+/* A job's end that is on the way to the store may still speak of it. */
+static void retire(struct devices *devices, struct device *device)
+{
+	device->next_retired = devices->retired;
+	devices->retired = device;
+}
+
+void devices_bury(struct devices *devices)
+{
+	while (devices->retired != NULL) {
+		struct device *device = devices->retired;
+
+		devices->retired = device->next_retired;
+		free(device);
+	}
+}
+
 static void drop_devices(struct devices *devices, const struct runner_slot *slot)
 {
 	struct device *dropped[DEVICES_MAX];
 	uint32_t count = take_devices(devices, slot, dropped);
 
 	for (uint32_t i = 0; i < count; i++)
-		free(dropped[i]);
+		retire(devices, dropped[i]);
 }
 
 /* Keeps the order of kinds. */
@@ -285,45 +418,36 @@ static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_
 	return result;
 }
 
+static int read_hello(struct ft_view reply, struct ft_runner_hello_reply *hello, struct ft_error *error)
+{
+	if (ft_decode(&ft_runner_hello_reply_message, reply, hello, error) != 0)
+		return -1;
+	if (hello->protocol < FT_RUNNER_PROTOCOL_MIN || hello->protocol > FT_RUNNER_PROTOCOL_MAX)
+		return ft_fail(error, FT_E_PROTOCOL, "it speaks protocol %llu; this daemon speaks %d to %d",
+		        (unsigned long long)hello->protocol, FT_RUNNER_PROTOCOL_MIN, FT_RUNNER_PROTOCOL_MAX);
+	return 0;
+}
+
 /* Replaces the devices of a kind by what its runner says; a hello that makes no sense changes nothing. With a batch,
  * also records it. */
-static int adopt_hello(
-        struct runner_slot *slot, struct ft_view reply, struct store_batch *batch, struct ft_error *error)
+static int adopt_hello(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
+        struct store_batch *batch, struct ft_error *error)
 {
 	struct devices *devices = slot->devices;
-	struct ft_runner_hello_reply *hello = malloc(sizeof(*hello));
 	struct device *before[DEVICES_MAX];
-	uint32_t count;
-	int result = -1;
+	uint32_t count = take_devices(devices, slot, before);
 
-	if (hello == NULL) {
-		(void)ft_fail(error, FT_E_MEMORY, "no memory for a hello");
-		goto out;
-	}
-	if (ft_decode(&ft_runner_hello_reply_message, reply, hello, error) != 0)
-		goto out;
-	if (hello->protocol < FT_RUNNER_PROTOCOL_MIN || hello->protocol > FT_RUNNER_PROTOCOL_MAX) {
-		(void)ft_fail(error, FT_E_PROTOCOL, "it speaks protocol %llu; this daemon speaks %d to %d",
-		        (unsigned long long)hello->protocol, FT_RUNNER_PROTOCOL_MIN, FT_RUNNER_PROTOCOL_MAX);
-		goto out;
-	}
-	count = take_devices(devices, slot, before);
 	if (adopt_devices(slot, hello, batch, error) != 0) {
 		drop_devices(devices, slot);
 		for (uint32_t i = 0; i < count; i++)
 			(void)insert_device(devices, before[i], NULL); /* it had a place before */
-		goto out;
+		return -1;
 	}
 	for (uint32_t i = 0; i < count; i++)
-		free(before[i]);
+		retire(devices, before[i]);
 	(void)snprintf(slot->name, sizeof(slot->name), "%s", hello->runner);
 	(void)snprintf(slot->reason, sizeof(slot->reason), "%s", hello->reason);
-	if (batch != NULL)
-		remember_hello(slot, batch, reply, hello);
-	result = 0;
-out:
-	free(hello);
-	return result;
+	return 0;
 }
 
 /* A device to compute defaults for, until a runner was heard or where it has none. */
@@ -345,10 +469,14 @@ static int add_stand_in(struct runner_slot *slot, enum device_state state, struc
 	return 0;
 }
 
-static bool has_device(const struct devices *devices, const struct runner_slot *slot)
+/* A stand-in for what is absent is none. */
+static bool has_device(const struct runner_slot *slot, bool stand_in)
 {
+	const struct devices *devices = slot->devices;
+
 	for (uint32_t i = 0; i < devices->count; i++) {
-		if (devices->device[i]->slot == slot)
+		if (devices->device[i]->slot == slot &&
+		        (stand_in || devices->device[i]->state != DEVICE_ABSENT))
 			return true;
 	}
 	return false;
@@ -357,9 +485,19 @@ static bool has_device(const struct devices *devices, const struct runner_slot *
 /* What a slot knows is final for now. */
 static void conclude(struct runner_slot *slot)
 {
+	struct devices *devices = slot->devices;
+
 	slot->probing = false;
 	slot->settled = true;
-	if (slot->wanted && !has_device(slot->devices, slot))
+	if (has_device(slot, false)) {
+		slot->pause_ms = 0;
+		return;
+	}
+	slot->asked_at_ms = uv_now(devices->loop);
+	slot->pause_ms = slot->pause_ms == 0         ? PAUSE_FIRST_MS
+	        : 2 * slot->pause_ms < PAUSE_LAST_MS ? 2 * slot->pause_ms
+	                                             : PAUSE_LAST_MS;
+	if (slot->wanted && !has_device(slot, true))
 		(void)add_stand_in(slot, DEVICE_ABSENT, NULL); /* else there is one default less to be had */
 }
 
@@ -369,56 +507,113 @@ static void settle(struct runner_slot *slot)
 	slot->devices->events->settled(slot->devices->data, slot);
 }
 
-static bool same_hello(const struct runner_slot *slot, struct ft_view reply)
+/* Has the runner say hello: the one that runs, if any, may have been started under other facts. */
+static void ask_runner(struct runner_slot *slot, const char *why)
 {
-	return slot->settled && slot->hello.length == reply.length &&
-	        memcmp(slot->hello.data, reply.data, reply.length) == 0;
+	bool any;
+
+	slot->probing = true;
+	slot->probe_failures = 0;
+	slot->signs = look_for_signs(slot, &any);
+	if (slot->runner.state == RUNNER_OFF)
+		runner_start(&slot->runner);
+	else
+		runner_kill(&slot->runner, RUNNER_ASKED, "%s", why); /* and starts it when it is gone */
+}
+
+/* Its devices are known no more, until the runner has said hello anew: nothing is served as tuned meanwhile, and what is
+ * being measured belongs to no device. */
+static void doubt(struct runner_slot *slot)
+{
+	static const char why[] = "what it may use, or what it depends on, changed";
+	struct devices *devices = slot->devices;
+
+	log_line(devices->log, LOG_LEVEL_NOTICE, "device in doubt kind=%s: %s", slot->runner.kind, why);
+	slot->settled = false;
+	for (uint32_t i = 0; i < devices->count; i++) {
+		struct device *device = devices->device[i];
+
+		if (device->slot != slot)
+			continue;
+		/* In place: a sweep may be on it. */
+		device->state = DEVICE_PROBING;
+		device->key = 0;
+		if (strcmp(slot->runner.kind, "cpu") == 0)
+			ft_traits_guess("cpu", &device->traits);
+	}
+	devices->events->doubted(devices->data, slot);
+	ask_runner(slot, why);
 }
 
 static void said_hello(void *data, struct ft_view reply)
 {
 	struct runner_slot *slot = data;
 	struct devices *devices = slot->devices;
-	struct store_batch *batch;
+	struct ft_runner_hello_reply *hello = malloc(sizeof(*hello));
+	struct store_batch *batch = store_batch_new(devices->store);
+	struct ft_view before = hello_of(&slot->note);
+	struct ft_writer note = {0};
 	struct ft_error error;
+	char facts[STAMP_SIZE];
+	char name[64];
+	bool same;
 
-	if (!same_hello(slot, reply)) {
-		batch = store_batch_new(devices->store);
-		if (batch == NULL) {
-			runner_kill(&slot->runner, RUNNER_UNSTARTED, "no memory for its hello");
-			return;
-		}
-		if (adopt_hello(slot, reply, batch, &error) != 0) {
-			store_batch_drop(batch);
-			runner_kill(
-			        &slot->runner, RUNNER_BABBLED, "its hello makes no sense: %s", error.message);
-			return;
-		}
-		/* Without memory for it the next hello is taken for another. */
-		ft_writer_reset(&slot->hello);
-		ft_write_raw(&slot->hello, reply.data, reply.length);
-		store_submit(batch, NULL, NULL);
-		for (uint32_t i = 0; i < devices->count; i++) {
-			if (devices->device[i]->slot == slot)
-				log_line(devices->log, LOG_LEVEL_INFO,
-				        "device ready id=%s name=\"%s\" arch=%s units=%llu",
-				        devices->device[i]->shown.id, devices->device[i]->shown.name,
-				        devices->device[i]->shown.arch,
-				        (unsigned long long)devices->device[i]->shown.units);
-		}
-		if (slot->reason[0] != '\0')
-			log_line(devices->log, LOG_LEVEL_INFO, "no device kind=%s: %s", slot->runner.kind,
-			        slot->reason);
+	look_at_facts(slot, facts);
+	if (strcmp(facts, slot->under) != 0) {
+		doubt(slot); /* it does not know yet */
+		goto drop;
 	}
-	runner_rest(&slot->runner); /* before the events: they may give it work */
+	if (hello == NULL || batch == NULL) {
+		runner_kill(&slot->runner, RUNNER_UNSTARTED, "no memory for its hello");
+		goto drop;
+	}
+	same = slot->settled && before.length == reply.length && before.length > 0 &&
+	        memcmp(before.data, reply.data, reply.length) == 0;
+	if (read_hello(reply, hello, &error) != 0 ||
+	        (!same && adopt_hello(slot, hello, batch, &error) != 0)) {
+		runner_kill(&slot->runner, RUNNER_BABBLED, "its hello makes no sense: %s", error.message);
+		goto drop;
+	}
+	write_note(slot, reply, hello, &note);
+	note_name(slot, name);
+	if (note.length > 0 &&
+	        (note.length != slot->note.length || memcmp(note.data, slot->note.data, note.length) != 0))
+		(void)store_batch_note(batch, name, note.data, note.length);
+	store_submit(batch, NULL, NULL);
+	ft_writer_free(&slot->note);
+	slot->note = note;
+	slot->failed = false;
+	for (uint32_t i = 0; i < devices->count && !same; i++) {
+		if (devices->device[i]->slot == slot)
+			log_line(devices->log, LOG_LEVEL_INFO,
+			        "device ready id=%s name=\"%s\" arch=%s units=%llu",
+			        devices->device[i]->shown.id, devices->device[i]->shown.name,
+			        devices->device[i]->shown.arch,
+			        (unsigned long long)devices->device[i]->shown.units);
+	}
+	if (slot->reason[0] != '\0' && !same)
+		log_line(devices->log, LOG_LEVEL_INFO, "no device kind=%s: %s", slot->runner.kind,
+		        slot->reason);
+	free(hello);
+	/* Before the events: they may give it work. */
+	if (has_device(slot, false))
+		runner_rest(&slot->runner);
+	else
+		runner_release(&slot->runner);
 	settle(slot);
+	return;
+drop:
+	store_batch_drop(batch);
+	free(hello);
 }
 
 static void said_event(void *data, const struct ft_runner_event *event)
 {
 	struct runner_slot *slot = data;
 
-	slot->devices->events->runner_event(slot->devices->data, slot, event);
+	devices_look(slot->devices);
+	if (!slot->probing) /* else it measured who knows what */
+		slot->devices->events->runner_event(slot->devices->data, slot, event);
 }
 
 static void went(void *data, enum runner_cause cause, const struct ft_error *why)
@@ -427,63 +622,84 @@ static void went(void *data, enum runner_cause cause, const struct ft_error *why
 	struct devices *devices = slot->devices;
 
 	if (slot->probing && !devices->closing) {
-		if (++slot->probe_failures < PROBES_MAX && cause != RUNNER_UNSTARTED) {
+		if (cause == RUNNER_ASKED ||
+		        (++slot->probe_failures < PROBES_MAX && cause != RUNNER_UNSTARTED)) {
 			runner_start(&slot->runner);
-			return;
+		} else {
+			drop_devices(devices, slot);
+			slot->failed = true;
+			(void)snprintf(slot->reason, sizeof(slot->reason), "%.*s",
+			        (int)sizeof(slot->reason) - 1, why->message);
+			settle(slot);
 		}
-		drop_devices(devices, slot);
-		(void)snprintf(slot->reason, sizeof(slot->reason), "%.*s", (int)sizeof(slot->reason) - 1,
-		        why->message);
-		settle(slot);
 	}
 	devices->events->runner_gone(devices->data, slot, cause, why);
 }
 
 static const struct runner_events runner_events = {
+        .starts = starts,
         .hello = said_hello,
         .event = said_event,
         .gone = went,
 };
 
+/* Adopts what the store still knows of it. */
+static int recall(struct runner_slot *slot, struct ft_error *error)
+{
+	struct devices *devices = slot->devices;
+	struct ft_runner_hello_reply *hello = malloc(sizeof(*hello));
+	char name[64];
+	bool any;
+
+	note_name(slot, name);
+	if (hello == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a hello");
+	if (store_begin(devices->store, error) != 0) {
+		free(hello);
+		return -1;
+	}
+	/* That there is no device is no fact to rely on, unless there can be none. */
+	if (store_get_note(devices->store, name, &slot->note, NULL) == 1 &&
+	        note_holds(slot, &slot->note, false) && read_hello(hello_of(&slot->note), hello, NULL) == 0 &&
+	        adopt_hello(slot, hello, NULL, NULL) == 0)
+		slot->settled = has_device(slot, false) || (look_for_signs(slot, &any), !any);
+	store_end(devices->store);
+	free(hello);
+	if (!slot->settled) {
+		ft_writer_reset(&slot->note);
+		slot->reason[0] = '\0';
+	}
+	return 0;
+}
+
+static bool has_program(struct runner_slot *slot)
+{
+	if (access(slot->runner.path, X_OK) == 0)
+		return true;
+	(void)snprintf(slot->reason, sizeof(slot->reason), "no runner program %.200s", slot->runner.path);
+	return false;
+}
+
 static int slot_init(struct runner_slot *slot, struct devices *devices, int kind, struct ft_error *error)
 {
-	const char *path = devices->options->runner[kind];
-	struct ft_writer note;
-	struct ft_view hello;
-	char name[64];
+	bool any;
 
 	slot->devices = devices;
-	ft_writer_init_growing(&slot->hello, ft_bounds_large.bytes);
+	ft_writer_init_growing(&slot->note, ft_bounds_large.bytes);
 	if (runner_init(&slot->runner, devices->loop, devices->log, devices->options, options_kinds[kind],
-	            path, &runner_events, slot, error) != 0)
+	            devices->options->runner[kind], &runner_events, slot, error) != 0)
 		return -1;
 	slot->wanted = options_wants_kind(devices->options, options_kinds[kind]);
-	if (slot->wanted && access(path, X_OK) != 0)
-		(void)snprintf(slot->reason, sizeof(slot->reason), "no runner program %.200s", path);
-	if (slot->reason[0] != '\0')
+	slot->signs = look_for_signs(slot, &any);
+	if (slot->wanted && !has_program(slot))
 		log_line(devices->log, LOG_LEVEL_NOTICE, "no device kind=%s: %s", slot->runner.kind,
 		        slot->reason);
-	if (!slot->wanted || slot->reason[0] != '\0') {
-		conclude(slot);
-		return 0;
-	}
-	ft_writer_init_growing(&note, ft_bounds_request.bytes);
-	note_name(slot, name);
-	if (store_begin(devices->store, error) != 0)
+	else if (slot->wanted && recall(slot, error) != 0)
 		return -1;
-	if (store_get_note(devices->store, name, &note, NULL) == 1 && note_holds(slot, &note, &hello)) {
-		ft_write_raw(&slot->hello, hello.data, hello.length);
-		/* The hello's views point into the slot's copy, the note dies here. */
-		hello.data = slot->hello.data;
-		slot->settled = ft_writer_ok(&slot->hello) && adopt_hello(slot, hello, NULL, NULL) == 0;
-	}
-	store_end(devices->store);
-	ft_writer_free(&note);
-	if (slot->settled) {
+	if (!slot->wanted || slot->reason[0] != '\0' || slot->settled) {
 		conclude(slot);
 		return 0;
 	}
-	ft_writer_reset(&slot->hello);
 	slot->probing = true;
 	return add_stand_in(slot, DEVICE_PROBING, error);
 }
@@ -499,7 +715,11 @@ int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log
 	        .store = store,
 	        .events = events,
 	        .data = data,
+	        .fixed = fixed_facts(),
 	};
+	(void)uv_timer_init(loop, &devices->watch);
+	devices->watch.data = devices;
+	devices->has_watch = true;
 	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
 		if (slot_init(&devices->slot[kind], devices, kind, error) != 0)
 			return -1;
@@ -511,9 +731,73 @@ int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log
 	return 0;
 }
 
+/* ---- looking ---- */
+
+static void ask_for_absent(struct runner_slot *slot)
+{
+	bool any;
+
+	if (has_program(slot))
+		ask_runner(slot, "it found no device");
+	else
+		slot->signs = look_for_signs(slot, &any);
+}
+
+void devices_look_now(struct devices *devices)
+{
+	devices->look_at_ms = uv_now(devices->loop) + LOOK_MS;
+	for (int kind = 0; kind < OPTIONS_KINDS && !devices->closing; kind++) {
+		struct runner_slot *slot = &devices->slot[kind];
+		bool any;
+
+		if (!slot->wanted || slot->probing)
+			continue;
+		if (has_device(slot, false)) {
+			if (slot->note.length > 0 && !note_holds(slot, &slot->note, true))
+				doubt(slot);
+		} else if (look_for_signs(slot, &any) != slot->signs) {
+			slot->pause_ms = 0;
+			ask_for_absent(slot);
+		} else if (any && uv_now(devices->loop) >= slot->asked_at_ms + slot->pause_ms) {
+			ask_for_absent(slot);
+		}
+	}
+}
+
+static void watched(uv_timer_t *timer)
+{
+	devices_look(timer->data);
+}
+
+void devices_watch(struct devices *devices, bool watch)
+{
+	if (devices->closing)
+		return;
+	if (watch)
+		(void)uv_timer_start(&devices->watch, watched, WATCH_MS, WATCH_MS);
+	else
+		(void)uv_timer_stop(&devices->watch);
+}
+
+void devices_ask_again(struct devices *devices)
+{
+	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+		struct runner_slot *slot = &devices->slot[kind];
+
+		if (!slot->wanted || slot->probing || has_device(slot, false))
+			continue;
+		slot->pause_ms = 0;
+		ask_for_absent(slot);
+	}
+	devices_look_now(devices);
+}
+
 void devices_stop(struct devices *devices, bool hurry)
 {
 	devices->closing = true;
+	if (devices->has_watch)
+		uv_close((uv_handle_t *)&devices->watch, NULL);
+	devices->has_watch = false;
 	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
 		if (hurry)
 			runner_kill(&devices->slot[kind].runner, RUNNER_ASKED, "the daemon is stopping");
@@ -535,8 +819,9 @@ void devices_free(struct devices *devices)
 {
 	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
 		runner_close(&devices->slot[kind].runner);
-		ft_writer_free(&devices->slot[kind].hello);
+		ft_writer_free(&devices->slot[kind].note);
 	}
+	devices_bury(devices);
 	for (uint32_t i = 0; i < devices->count; i++)
 		free(devices->device[i]);
 	devices->count = 0;
@@ -626,7 +911,7 @@ static const char *state_word(const struct device *device)
 	case DEVICE_ABSENT:
 		break;
 	}
-	return device->slot->probe_failures > 0 ? "failed" : "absent";
+	return device->slot->failed ? "failed" : "absent";
 }
 
 void devices_write(const struct devices *devices, struct ft_writer *writer)

@@ -1,10 +1,17 @@
 /* The devices of this host as the daemon knows them, each with the runner that works it and the kernels it
  * has.
  *
- * What a runner said in its last hello is kept in the store, with stamps of the files that it depends on;
- * while no stamp changed, the daemon knows its devices without starting anything. Where one did, the runner
- * is started once to say hello, and the devices of its kind are `probing` until it has. Every later start
- * says hello again, and a hello that differs replaces what was known. */
+ * What a runner said in its last hello is kept in the store, with what it depends on: stamps of files, the environment that
+ * runners inherit, and for the CPU what affinity and control groups leave of it. While none of that changed, the daemon knows
+ * its devices without starting anything. Where something did, at a start or while it runs, the runner is asked anew, and the
+ * devices of its kind are `probing` until it has said hello. Every later start says hello again, and a hello that differs
+ * replaces what was known.
+ *
+ * A kind that has no device is asked for again: when something of it appears (its runner, the driver's nodes), and else after
+ * growing pauses, as long as there is something that could be one.
+ *
+ * Nothing tells of most of these changes, so they are looked for: while the daemon is asked for something, and by a timer
+ * while there are clients that keep answers and do not ask. An idle daemon looks at nothing. */
 #ifndef FLYTUNE_DAEMON_DEVICE_H
 #define FLYTUNE_DAEMON_DEVICE_H
 
@@ -37,27 +44,37 @@ struct device {
 	struct ft_traits traits;
 	uint32_t key; /* interned identity of the device: equal devices share it; 0 while probing */
 	struct runner_slot *slot;
+	struct device *next_retired;
 	uint32_t kernel_count;
 	struct device_kernel kernel[DEVICE_KERNELS_MAX];
 };
+
+enum { STAMP_SIZE = 64 };
 
 /* A kind of device: its runner, and what became of asking it. */
 struct runner_slot {
 	struct devices *devices;
 	struct runner runner;
-	bool wanted; /* by the operator, and its program is there */
-	bool probing;
+	bool wanted;                 /* by the operator */
+	bool probing;                /* its runner is asked for a hello */
 	bool settled;                /* said hello, was known, or failed */
+	bool failed;                 /* its runner was asked in vain */
 	char name[128];              /* what the runner calls itself */
 	char reason[FT_REASON_SIZE]; /* why it has no device */
-	struct ft_writer hello;      /* the last hello, as it came */
+	struct ft_writer note;       /* the last hello and what it depends on, as stored */
+	char under[STAMP_SIZE];      /* the facts under which the runner was started last */
 	unsigned probe_failures;
+	/* Without a device: */
+	uint64_t signs;       /* what there was of one when it was asked for last */
+	uint64_t pause_ms;    /* before it is asked for again */
+	uint64_t asked_at_ms; /* on the loop's clock */
 };
 
 struct devices_events {
-	/* A runner said hello and its devices are up to date; or it failed and will not be tried by itself
-	 * again. */
+	/* A runner said hello and its devices are up to date; or it failed. */
 	void (*settled)(void *data, struct runner_slot *slot);
+	/* What was known of a kind's devices holds no more; `settled` follows. */
+	void (*doubted)(void *data, struct runner_slot *slot);
 	void (*runner_event)(void *data, struct runner_slot *slot, const struct ft_runner_event *event);
 	void (*runner_gone)(
 	        void *data, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
@@ -73,6 +90,11 @@ struct devices {
 	struct runner_slot slot[OPTIONS_KINDS];
 	uint32_t count;
 	struct device *device[DEVICES_MAX]; /* in the order of options_kinds */
+	struct device *retired;             /* replaced, and perhaps still spoken of */
+	uint64_t fixed;                     /* facts that hold as long as the daemon runs */
+	uint64_t look_at_ms;                /* when it is time to look again, on the loop's clock */
+	uv_timer_t watch;                   /* runs while clients keep answers */
+	bool has_watch;
 	bool closing;
 };
 
@@ -84,6 +106,21 @@ int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log
 void devices_stop(struct devices *devices, bool hurry);
 bool devices_idle(const struct devices *devices);
 void devices_free(struct devices *devices);
+
+/* Looks now whether what the hellos depend on has changed, and asks the runners anew whose does. */
+void devices_look_now(struct devices *devices);
+/* The same where it was not done for a while: for whoever is about to use what is known. */
+static inline void devices_look(struct devices *devices)
+{
+	if (uv_now(devices->loop) >= devices->look_at_ms)
+		devices_look_now(devices);
+}
+/* Whether to look without being asked: some client keeps answers. */
+void devices_watch(struct devices *devices, bool watch);
+/* Asks at once for all kinds that have no device. */
+void devices_ask_again(struct devices *devices);
+/* Nobody speaks any more of devices that were replaced. */
+void devices_bury(struct devices *devices);
 
 /* By id or PCI address; NULL or "": the first that is ready or may become so. Sets the error if there is
  * none. */

@@ -166,6 +166,8 @@ static void reload(struct daemon *daemon)
 		daemon->log.level = daemon->options.log_level;
 		access_init(&daemon->access, &daemon->options);
 		(void)check_host(&daemon->options, log_fault, &daemon->log);
+		if (daemon->has_background) /* what answers them is there */
+			devices_ask_again(&daemon->devices);
 		if (daemon->has_metrics)
 			metrics_file_configure(&daemon->metrics);
 		log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
@@ -271,11 +273,24 @@ static void device_settled(void *data, struct runner_slot *slot)
 
 	if (daemon->stopping)
 		return;
+	if (daemon->queue.running == NULL)
+		devices_bury(&daemon->devices);
 	board_change_all(&daemon->board); /* another device may be the first now */
 	subscriptions_changed(&daemon->requests.subscriptions, NULL);
 	queue_settled(&daemon->queue, slot);
 	requests_settled(&daemon->requests);
 	background_settled(&daemon->background, slot);
+}
+
+static void device_doubted(void *data, struct runner_slot *slot)
+{
+	struct daemon *daemon = data;
+
+	(void)slot;
+	if (daemon->stopping)
+		return;
+	board_change_all(&daemon->board); /* what clients keep was of another device, as it may turn out */
+	subscriptions_changed(&daemon->requests.subscriptions, NULL);
 }
 
 static void device_event(void *data, struct runner_slot *slot, const struct ft_runner_event *event)
@@ -306,6 +321,7 @@ static void device_gone(
 
 static const struct devices_events devices_events = {
         .settled = device_settled,
+        .doubted = device_doubted,
         .runner_event = device_event,
         .runner_gone = device_gone,
 };

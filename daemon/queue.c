@@ -1012,6 +1012,13 @@ uint32_t queue_waiting(const struct queue *queue)
 
 void queue_settled(struct queue *queue, struct runner_slot *slot)
 {
+	const struct device *device;
+
+	/* Of a device that is another now, or gone. */
+	for (struct job *job = queue->first; job != NULL; job = job->next) {
+		if (job->keyed && !job->over && devices_kernel(queue->devices, &job->key, &device) == NULL)
+			job->keyed = false;
+	}
 	sweep_settled(&queue->sweep, slot);
 	pump(queue);
 }

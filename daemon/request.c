@@ -63,6 +63,15 @@ static bool allowed(struct requests *requests, const struct session *session, co
 
 /* ---- hello ---- */
 
+void requests_keeps(struct requests *requests, struct session *session)
+{
+	if (session->keeps)
+		return;
+	session->keeps = true;
+	if (requests->keepers++ == 0)
+		devices_watch(requests->devices, true);
+}
+
 static void method_hello(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
@@ -89,6 +98,7 @@ static void method_hello(
 	memcpy(session->name, hello.name, sizeof(session->name));
 	if (hello.board && !session->greeted && requests->board->descriptor >= 0) {
 		session->greeted = true;
+		requests_keeps(requests, session);
 		reply.descriptors = 1;
 		session_hand_over(
 		        session, envelope->id, &ft_hello_reply_message, &reply, requests->board->descriptor);
@@ -271,7 +281,7 @@ enum subject_state requests_subject(struct requests *requests, struct session *s
 			return SUBJECT_REFUSED;
 	} else if (subject->key.device != 0) {
 		return SUBJECT_READY;
-	} else if (subject->device->state == DEVICE_ABSENT) {
+	} else if (subject->device->state == DEVICE_ABSENT && !subject->device->slot->probing) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "no %s device to %s on: %.200s",
 		        subject->device->shown.kind, envelope->method, subject->device->slot->reason);
 		return SUBJECT_REFUSED;
@@ -517,6 +527,7 @@ void requests_message(struct requests *requests, struct session *session, const 
 	const struct method *method;
 	struct ft_error error;
 
+	devices_look(requests->devices);
 	if (envelope->type == FT_NOTICE)
 		return; /* none is known; a later version may send some */
 	if (envelope->type != FT_REQUEST) {
@@ -545,6 +556,9 @@ void requests_session_closed(struct requests *requests, struct session *session)
 {
 	struct pending *pending = session->pending;
 
+	if (session->keeps && --requests->keepers == 0)
+		devices_watch(requests->devices, false);
+	session->keeps = false;
 	subscriptions_left(&requests->subscriptions, session);
 	transfer_free(session->transfer);
 	session->transfer = NULL;

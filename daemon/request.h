@@ -34,7 +34,8 @@ struct requests {
 	uint32_t untimed;         /* lookups like it that are still to be added */
 	uint64_t batch_began_ns;  /* monotonic; of this batch of requests, once it reads the store */
 	uint32_t batch_lookups;
-	uint64_t denied; /* requests of users who may not */
+	uint64_t denied;  /* requests of users who may not */
+	uint32_t keepers; /* sessions that rely on answers without asking */
 	struct log_limit denials;
 	struct misses misses;
 	struct background *background;
@@ -79,6 +80,8 @@ enum subject_state requests_subject(struct requests *requests, struct session *s
         const struct ft_envelope *envelope,
         void (*call)(struct requests *requests, struct session *session, const struct ft_envelope *envelope),
         const char *kernel, const char *device, const struct ft_problem *problem, struct ft_error *error);
+/* From now on the session relies on answers without asking: what they depend on is looked at without being asked. */
+void requests_keeps(struct requests *requests, struct session *session);
 /* Keeps a request until a device was heard, then has `call` called with it anew. */
 int requests_park(struct requests *requests, struct session *session, const struct ft_envelope *envelope,
         void (*call)(struct requests *requests, struct session *session, const struct ft_envelope *envelope),

@@ -12,6 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 extern char **environ;
 
 enum { RUNNER_SOCKET = 3, ENVIRONMENT_MAX = 64 };
@@ -496,6 +499,18 @@ static void choose_environment(char **chosen)
 	chosen[count] = NULL;
 }
 
+/* Whatever the order. */
+uint64_t runner_environment(void)
+{
+	char *chosen[ENVIRONMENT_MAX];
+	uint64_t sum = 0;
+
+	choose_environment(chosen);
+	for (char **entry = chosen; *entry != NULL; entry++)
+		sum += XXH3_64bits(*entry, strlen(*entry));
+	return sum;
+}
+
 void runner_start(struct runner *runner)
 {
 	char *arguments[] = {(char *)(uintptr_t)runner->path, NULL};
@@ -531,6 +546,7 @@ void runner_start(struct runner *runner)
 	runner->process = (uv_process_t){.data = runner};
 	runner->open = 2;
 	choose_environment(environment);
+	runner->events->starts(runner->data);
 	status = uv_spawn(runner->loop, &runner->process, &options);
 	if (status != 0) {
 		blame(runner, RUNNER_UNSTARTED, "cannot start %s: %s", runner->path, uv_strerror(status));

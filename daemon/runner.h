@@ -30,6 +30,8 @@ enum runner_cause {
 };
 
 struct runner_events {
+	/* The process is about to be made: what it is given now is what it will say hello of. */
+	void (*starts)(void *data);
 	void (*hello)(void *data, struct ft_view reply);
 	void (*event)(void *data, const struct ft_runner_event *event);
 	void (*gone)(void *data, enum runner_cause cause, const struct ft_error *why);
@@ -87,6 +89,8 @@ void runner_kill(struct runner *runner, enum runner_cause cause, const char *for
 void runner_release(struct runner *runner);
 /* After the last `gone`: closes what outlives a start. */
 void runner_close(struct runner *runner);
+/* A hash of what runners inherit of the daemon's environment. */
+uint64_t runner_environment(void);
 uint64_t runner_pid(const struct runner *runner); /* 0 if none runs */
 const char *runner_cause_word(enum runner_cause cause);
 

@@ -77,6 +77,7 @@ struct session {
 	bool finished; /* the client asks nothing more, and may still read */
 	bool closing;
 	bool greeted; /* said hello */
+	bool keeps;   /* keeps answers, or is told of changed ones: it need not ask to rely on them */
 	bool placed;  /* has one of the places of its user; the server's */
 	bool watching;
 	bool subscribed;      /* stays for what it is told of */

@@ -484,11 +484,13 @@ void method_subscribe(struct requests *requests, struct session *session, const 
 	struct ft_error error;
 
 	if (ft_decode(&ft_subscribe_request_message, envelope->body, &request, &error) == 0 &&
-	        subscriptions_add(
-	                &requests->subscriptions, session, &request, &reply.first, &reply.count, &error) == 0)
+	        subscriptions_add(&requests->subscriptions, session, &request, &reply.first, &reply.count,
+	                &error) == 0) {
+		requests_keeps(requests, session);
 		session_reply(session, envelope->id, &ft_subscribe_reply_message, &reply);
-	else
+	} else {
 		session_fail(session, envelope->id, &error);
+	}
 }
 
 /* ---- life ---- */

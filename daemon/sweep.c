@@ -794,6 +794,10 @@ static void sweep_replied(void *data, struct ft_view view, const struct ft_error
 	struct ft_sweep_reply reply;
 	struct ft_error error;
 
+	/* Nothing is decided of a device that changed under the sweep: its runner is on its way out. */
+	devices_look_now(sweep->devices);
+	if (sweep->slot->probing)
+		return;
 	if (failure == NULL && ft_decode(&ft_sweep_reply_message, view, &reply, &error) != 0) {
 		runner_kill(
 		        &sweep->slot->runner, RUNNER_BABBLED, "its reply makes no sense: %s", error.message);

@@ -211,5 +211,5 @@ def test_a_list_of_a_generation_is_of_that_moment_or_fails(daemon):
 
 def test_a_list_without_a_daemon_is_of_defaults(tmp_path):
     done = harness.ctl(tmp_path / "none", "lookup", *shape(m="64,65,66"), check=False)
-    assert done.status == 3 and "away" in done.complaint
+    assert done.status == 3 and "not running" in done.complaint
     assert [(answer["source"], answer["daemon_away"]) for answer in done.json] == [("default", True)] * 3

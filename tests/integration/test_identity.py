@@ -1,6 +1,13 @@
 """A result belongs to the compiler, device and rule that it was measured under."""
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
 import harness
-from harness import problem, shape
+from harness import problem, shape, until
 
 OLD, NEW = "identity compiler=made-up-1", "identity compiler=made-up-2"
 
@@ -86,3 +93,259 @@ def test_stale_results_are_not_offered_as_nearest(daemons, runner):
     daemon.start()
     settled(daemon)
     assert daemon.lookup(m=100)["source"] == "default"
+
+
+# ---- what a process may use of its machine: on the real runner ----
+
+SMALL = dict(m=1, n=1024)  # its sweep takes a moment
+
+
+def affinity():
+    return sorted(os.sched_getaffinity(0))
+
+
+needs_two_cores = pytest.mark.skipif(len(affinity()) < 2, reason="needs two cores, to take one away")
+
+
+def units(daemon):
+    return daemon.status()["devices"][0]["units"]
+
+
+@needs_two_cores
+def test_results_of_all_cores_are_not_served_on_one(daemons):
+    daemon = daemons().start()
+    tuned, = daemon.tune("--budget", 5, **SMALL)
+    assert tuned["source"] == "tuned" and units(daemon) == len(affinity())
+    daemon.stop()
+    daemon.prefix = ["taskset", "-c", str(affinity()[0])]
+    daemon.start()
+    # Not for a moment, nor once the device is known.
+    assert daemon.lookup(**SMALL)["source"] == "default"
+    until(lambda: daemon.lookup(**SMALL)["reason"] != "probing", "the device is probed")
+    assert daemon.lookup(**SMALL)["source"] == "default" and units(daemon) == 1
+    daemon.stop()
+    # And with its cores back, it has its results back.
+    daemon.prefix = []
+    daemon.start()
+    until(lambda: daemon.lookup(**SMALL)["source"] == "tuned", "the old device's results are back")
+
+
+@needs_two_cores
+def test_a_running_daemon_that_loses_a_core_serves_nothing_of_before(daemons):
+    daemon = daemons().start()
+    tuned, = daemon.tune("--budget", 5, **SMALL)
+    with daemon.peer() as peer:
+        def ask():
+            return peer.call("lookup", kernel="rmsnorm", problem=problem(**SMALL))
+        for _ in range(3):  # the last of these is answered without being looked up
+            assert ask()["source"] == "tuned"
+        os.sched_setaffinity(daemon.pid, affinity()[:1])
+        until(lambda: ask()["source"] == "default", "it is noticed")
+        answer = until(lambda: (lambda a: a if a["reason"] != "probing" else None)(ask()), "the device is probed")
+        assert answer["source"] == "default"
+        assert units(daemon) == 1
+        os.sched_setaffinity(daemon.pid, affinity())
+        answer = until(lambda: (lambda a: a if a["source"] == "tuned" else None)(ask()), "the results are back")
+        assert answer["config"] == tuned["config"]
+
+
+@needs_two_cores
+def test_who_relies_on_answers_without_asking_is_told_that_the_device_changed(daemons):
+    """Clients that keep answers, and those that subscribe, need not ask for the daemon to look."""
+    daemon = daemons().start()
+    daemon.tune("--budget", 5, **SMALL)
+    with daemon.peer() as peer:
+        peer.call("subscribe", lookups=[dict(kernel="rmsnorm", problem=problem(**SMALL))])
+
+        def heard(source):
+            while True:
+                message = peer.notices.pop(0) if peer.notices else peer.message()
+                if message[:2] == [2, "answer"] and message[2]["answer"]["source"] == source:
+                    return
+        heard("tuned")
+        os.sched_setaffinity(daemon.pid, affinity()[:1])
+        heard("default")
+        os.sched_setaffinity(daemon.pid, affinity())
+        heard("tuned")
+
+
+@contextlib.contextmanager
+def control_group(controller):
+    """A control group of its own, of whichever version this machine has; gives its folder."""
+    for parent in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup") / controller):
+        group = parent / f"flytune-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        limits = [group / "cpu.max", group / "cpu.cfs_quota_us"]
+        if not any(limit.exists() for limit in limits):
+            group.rmdir()
+            continue
+        try:
+            yield group
+        finally:
+            until(lambda: not (group / "cgroup.procs").read_text(), "the group is empty")
+            group.rmdir()
+        return
+    pytest.skip(f"needs root and a hierarchy of {controller}, to make a control group")
+
+
+def limit(group, percent):
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{percent * 1000} 100000" if percent else "max 100000")
+    else:
+        (group / "cpu.cfs_quota_us").write_text(str(percent * 1000) if percent else "-1")
+
+
+@needs_two_cores
+def test_results_without_a_quota_are_not_served_under_one(daemons):
+    with control_group("cpu") as group:
+        daemon = daemons(prefix=["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]).start()
+        try:
+            daemon.tune("--budget", 5, **SMALL)
+            assert daemon.lookup(**SMALL)["source"] == "tuned"
+            # While it runs, and by a part of a core that leaves the number of cores as it is.
+            limit(group, 150)
+            until(lambda: daemon.lookup(**SMALL)["source"] == "default", "the quota is noticed")
+            until(lambda: daemon.lookup(**SMALL)["reason"] != "probing", "the device is probed")
+            assert daemon.lookup(**SMALL)["source"] == "default"
+            assert "quota=1.500" in daemon.status()["devices"][0]["identity_text"]
+            # At a start: what was known under one quota is not what there is under another.
+            daemon.stop()
+            limit(group, 100)
+            daemon.start()
+            assert daemon.lookup(**SMALL)["source"] == "default"
+            until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is probed")
+            assert units(daemon) == 1
+            limit(group, 0)
+            until(lambda: daemon.lookup(**SMALL)["source"] == "tuned", "the results are back")
+        finally:
+            if daemon.process is not None:
+                daemon.stop()
+
+
+@needs_two_cores
+def test_a_sweep_under_which_the_cores_change_is_begun_anew(daemons):
+    daemon = daemons().start()
+    job = daemon.ctl("tune", *shape(m=4096, n=4096), "--no-wait").json[0]["job"]
+
+    def rounds():
+        job_now, = daemon.ctl("jobs", job).json["jobs"]
+        return job_now["rounds"]
+    until(lambda: rounds() > 0, "it measures")
+    os.sched_setaffinity(daemon.pid, affinity()[:1])
+    daemon.heard("device in doubt kind=cpu")
+    until(lambda: daemon.status()["devices"][0]["state"] == "ready" and units(daemon) == 1, "the device is probed")
+    os.sched_setaffinity(daemon.pid, affinity())
+    answer = until(lambda: (lambda a: a if a["source"] == "tuned" else None)(daemon.lookup(m=4096, n=4096)), "tuned",
+                   3 * harness.DEADLINE)
+    assert answer and daemon.ctl("jobs", job).json["jobs"][0]["state"] == "done"
+    assert units(daemon) == len(affinity())
+
+
+def test_another_environment_of_runners_has_them_asked_anew(daemons, runner):
+    daemon = daemons(runner, env={"HIP_VISIBLE_DEVICES": "0"}).start()
+    daemon.tune()
+    starts = len(runner.pids())
+    daemon.restart()
+    assert daemon.lookup()["source"] == "tuned" and len(runner.pids()) == starts
+    daemon.stop()
+    daemon.env = {"HIP_VISIBLE_DEVICES": "1"}
+    daemon.start()
+    until(lambda: len(runner.pids()) > starts, "it is asked which devices it sees now")
+    until(lambda: daemon.lookup()["source"] == "tuned", "it says the same")
+
+
+def test_a_runner_that_was_replaced_while_none_ran_is_asked_anew(daemons, runner):
+    runner.write(OLD)
+    daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
+    daemon.tune()
+    for pid in set(runner.pids()):
+        harness.await_death(pid)
+    runner.write(NEW)
+    until(lambda: daemon.lookup()["source"] == "default", "it is noticed")
+    assert settled(daemon)["reason"].startswith("stale")
+
+
+# ---- a device that was not there at first ----
+
+def test_a_device_that_comes_late_is_found_without_a_restart(daemons, runner):
+    daemon = daemons(runner).start()
+    tuned, = daemon.tune()
+    daemon.stop()
+    runner.write("device other", "at hello lie nodevice")  # so that it is asked
+    daemon.start()
+    until(lambda: daemon.status()["devices"][0]["state"] == "absent", "it is heard that there is none")
+    assert daemon.lookup()["reason"] == "no device"
+    runner.write()
+    answer = until(lambda: (lambda a: a if a["source"] == "tuned" else None)(daemon.lookup()), "the device is found")
+    assert answer["config"] == tuned["config"]
+
+
+def test_a_device_that_went_away_for_a_while_is_found_again(daemons, runner):
+    daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
+    daemon.tune()
+    for pid in set(runner.pids()):
+        harness.await_death(pid)
+    runner.write("at hello lie nodevice")
+    until(lambda: daemon.lookup()["reason"] == "no device", "it is heard that there is none")
+    runner.write()
+    until(lambda: daemon.lookup()["source"] == "tuned", "the device is found again")
+
+
+def test_a_runner_that_could_not_be_run_at_first_is_tried_again(daemons, runner):
+    daemon = daemons(runner).start()
+    daemon.tune()
+    daemon.stop()
+    runner.program.chmod(0o644)
+    daemon.start()
+    assert "no runner program" in daemon.status()["devices"][0]["reason"]
+    assert daemon.lookup()["source"] == "default"
+    runner.program.chmod(0o755)
+    until(lambda: daemon.lookup()["source"] == "tuned", "the runner is found")
+
+
+def test_a_runner_that_failed_at_first_is_tried_again(daemons, runner):
+    daemon = daemons(runner).start()
+    daemon.tune()
+    daemon.stop()
+    runner.write("identity other", "at hello exit 7")
+    daemon.start()
+    until(lambda: daemon.status()["devices"][0]["state"] == "failed", "it fails")
+    runner.write()
+    until(lambda: daemon.lookup()["source"] == "tuned", "the runner is heard")
+
+
+def test_a_tune_that_finds_the_device_just_asked_for_waits_for_it(daemons, runner):
+    runner.write("at hello lie nodevice")
+    daemon = daemons(runner).start()
+    until(lambda: daemon.status()["devices"][0]["state"] == "absent", "it is heard that there is none")
+    gate = runner.gate("hello")
+    runner.write(f"at hello once gate {gate}")
+    until(lambda: daemon.lookup() and runner.pids() and daemon.runner_pids(), "it is asked for again")
+    gate.arrived()
+    tune = daemon.ctl_start("tune", *shape())
+    with daemon.peer() as peer:  # the one before has been read by the time that this is answered
+        peer.call("status")
+    gate.release()
+    said, complaint = tune.communicate(timeout=harness.DEADLINE)
+    assert tune.returncode == 0 and '"tuned"' in said, complaint
+
+
+def test_a_reload_asks_at_once_for_what_is_absent(daemons, runner):
+    runner.write("at hello lie nodevice")
+    daemon = daemons(runner).start()
+    until(lambda: daemon.status()["devices"][0]["state"] == "absent", "it is heard that there is none")
+    asked = len(runner.pids())
+    # Nobody asks the daemon for anything but this.
+    daemon.process.send_signal(signal.SIGHUP)
+    until(lambda: len(runner.pids()) > asked, "it is asked for")
+
+
+def test_what_is_absent_is_asked_for_in_growing_pauses(daemons, runner):
+    runner.write("at hello lie nodevice")
+    daemon = daemons(runner).start()
+    until(lambda: daemon.lookup() and len(runner.pids()) >= 4, "it is asked for again and again")
+    # 1 + 2 + 4 s: not sooner, however often it is asked.
+    assert daemon.status()["uptime_s"] >= 7
