@@ -1,5 +1,6 @@
 #include "daemon/device.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,8 +38,22 @@ static bool is_pseudo(const char *path)
 	return strncmp(path, "/sys/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
 }
 
-/* Size and time of a file, the content of a pseudo file (which has no such times), "absent" if it is not
- * there. */
+/* Names in a folder, whatever their order. */
+static void stamp_folder(const char *path, char stamp[STAMP_SIZE])
+{
+	DIR *folder = opendir(path);
+	const struct dirent *entry;
+	unsigned long long sum = 0;
+
+	while (folder != NULL && (entry = readdir(folder)) != NULL)
+		sum += XXH3_64bits(entry->d_name, strlen(entry->d_name));
+	if (folder != NULL)
+		(void)closedir(folder);
+	(void)snprintf(stamp, STAMP_SIZE, "folder %016llx", sum);
+}
+
+/* Size and time of a file, the content of a pseudo file (which has no such times), what is in a folder, "absent" if it
+ * is not there. */
 static void stamp_file(const char *path, char stamp[STAMP_SIZE])
 {
 	struct stat facts;
@@ -57,6 +72,8 @@ static void stamp_file(const char *path, char stamp[STAMP_SIZE])
 		else
 			(void)snprintf(stamp, STAMP_SIZE, "content %016llx",
 			        (unsigned long long)XXH3_64bits(content, (size_t)length));
+	} else if (S_ISDIR(facts.st_mode)) {
+		stamp_folder(path, stamp);
 	} else if (S_ISREG(facts.st_mode)) {
 		(void)snprintf(stamp, STAMP_SIZE, "%lld %lld.%09ld", (long long)facts.st_size,
 		        (long long)facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);

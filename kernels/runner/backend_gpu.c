@@ -1,6 +1,7 @@
 #include "kernels/runner/gpu_state.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,48 @@ int gpu_failed(const struct gpu *gpu, hip_error code, const char *what, struct f
 }
 
 /* ---- life ---- */
+
+static void name_place(struct gpu *gpu, int *paths, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+static void name_place(struct gpu *gpu, int *paths, const char *format, ...)
+{
+	va_list arguments;
+
+	if (*paths == PATHS_MAX)
+		return;
+	va_start(arguments, format);
+	vsnprintf(gpu->place[*paths], sizeof gpu->place[*paths], format, arguments);
+	va_end(arguments);
+	gpu->path[*paths] = gpu->place[*paths];
+	gpu->path[++*paths] = NULL;
+}
+
+/* Where the driver's version stands, which devices there are, and what they are parted into. */
+static void name_places(struct gpu *gpu, int paths)
+{
+	const char *module = gpu_is_cuda() ? "nvidia" : "amdgpu";
+
+	name_place(gpu, &paths, "/sys/module/%s/version", module);
+	name_place(gpu, &paths, "/sys/module/%s/srcversion", module);
+	name_place(gpu, &paths, "/proc/sys/kernel/osrelease");
+	if (gpu_is_cuda()) {
+		name_place(gpu, &paths, "/proc/driver/nvidia/gpus");
+		for (size_t i = 0; i < gpu->base.device_count; i++)
+			name_place(gpu, &paths, "/proc/driver/nvidia/capabilities/gpu%zu/mig", i);
+		return;
+	}
+	name_place(gpu, &paths, "/sys/class/kfd/kfd/topology/nodes");
+	for (size_t i = 0; i < gpu->base.device_count; i++) {
+		const char *pci = gpu->device[i].shown.pci;
+
+		/* The parts of one device, which follow each other, have its modes. */
+		if (i > 0 && strcmp(pci, gpu->device[i - 1].shown.pci) == 0)
+			continue;
+		name_place(gpu, &paths, "/sys/bus/pci/devices/%s/current_compute_partition", pci);
+		name_place(gpu, &paths, "/sys/bus/pci/devices/%s/current_memory_partition", pci);
+	}
+}
 
 static int open_backend(struct ft_backend *self, struct ft_error *error)
 {
@@ -76,8 +119,8 @@ static int open_backend(struct ft_backend *self, struct ft_error *error)
 	}
 	if (gpu->compiler_path[0])
 		gpu->path[paths++] = gpu->compiler_path;
-	gpu->path[paths++] = gpu_is_cuda() ? "/sys/module/nvidia/version" : "/sys/module/amdgpu/srcversion";
 	gpu->path[paths] = NULL;
+	name_places(gpu, paths);
 	snprintf(self->identity, sizeof self->identity,
 	        "runner=flytune-" FLYTUNE_VERSION
 	        " compiler=%s runtime=%s-%d:%.40s driver=%s method=" GPU_METHOD,

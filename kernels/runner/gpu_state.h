@@ -23,9 +23,9 @@ enum {
 	CHECK_BLOCK = 256,
 	TARGET_NS = 200000, /* that a sample should take */
 	LAUNCHES_MAX = 400,
-	PATHS_MAX = 4,
-	PLACES = 8, /* of a config's code and first buffers */
-	PARTS = 2,  /* places in a sample; a divisor of PLACES */
+	PATHS_MAX = 60, /* the daemon looks at 64 at most */
+	PLACES = 8,     /* of a config's code and first buffers */
+	PARTS = 2,      /* places in a sample; a divisor of PLACES */
 };
 
 #define EPS RMSNORM_EPS
@@ -76,6 +76,7 @@ struct gpu {
 	struct hip hip;
 	struct ft_backend_device device[GPU_DEVICES_MAX];
 	char driver[64], builder[192], compiler_path[256];
+	char place[PATHS_MAX][96]; /* of the system's, below */
 	const char *path[PATHS_MAX + 1];
 	struct gpu_pool *pool;
 	/* The checking code is the same for all sweeps of an architecture. */

@@ -268,6 +268,26 @@ def test_a_runner_that_was_replaced_while_none_ran_is_asked_anew(daemons, runner
     assert settled(daemon)["reason"].startswith("stale")
 
 
+@pytest.mark.parametrize("change", [
+    lambda folder: (folder / "2").mkdir(),  # as a device that is parted in two has another node
+    lambda folder: (folder / "1").rmdir(),
+    lambda folder: ((folder / "1").rmdir(), folder.rmdir()),
+], ids=["more", "less", "none"])
+def test_what_is_in_a_folder_that_the_runner_names_is_looked_at(daemons, runner, tmp_path, change):
+    folder = tmp_path / "nodes"
+    (folder / "1").mkdir(parents=True)
+    runner.write(f"depends {folder}")
+    daemon = daemons(runner).start()
+    daemon.tune()
+    starts = len(runner.pids())
+    daemon.restart()
+    assert daemon.lookup()["source"] == "tuned" and len(runner.pids()) == starts
+    daemon.stop()
+    change(folder)
+    daemon.start()
+    until(lambda: len(runner.pids()) > starts, "it is asked anew")
+
+
 # ---- a device that was not there at first ----
 
 def test_a_device_that_comes_late_is_found_without_a_restart(daemons, runner):

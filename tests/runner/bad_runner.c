@@ -404,9 +404,11 @@ static void answer_hello(struct runner *self, const struct ft_envelope *request)
 		ft_schema_write(&kernels, ft_kernel_rmsnorm.schema(script->kind),
 		        "0123456789abcdef0123456789abcdef", NULL);
 	}
-	ft_write_array(&files, script->path ? 1 : 0);
+	ft_write_array(&files, (script->path != NULL) + (script->depends[0] != '\0'));
 	if (script->path)
 		ft_write_text(&files, script->path);
+	if (script->depends[0] != '\0')
+		ft_write_text(&files, script->depends);
 	reply.devices = (struct ft_view){devices.data, devices.length};
 	reply.kernels = (struct ft_view){kernels.data, kernels.length};
 	reply.files = (struct ft_view){files.data, files.length};

@@ -78,6 +78,8 @@ static void read_line(struct script *script, char *line)
 		snprintf(script->kind, sizeof script->kind, "%s", value);
 	} else if (strcmp(line, "log") == 0) {
 		snprintf(script->log, sizeof script->log, "%s", value);
+	} else if (strcmp(line, "depends") == 0) {
+		snprintf(script->depends, sizeof script->depends, "%s", value);
 	} else if (strcmp(line, "space") == 0) {
 		script->space = (uint32_t)script_number(value);
 	} else if (strcmp(line, "same") == 0) {

@@ -23,13 +23,14 @@ struct script {
 	char device_identity[FT_IDENTITY_SIZE];
 	char kind[16];
 	char log[ARGUMENT_SIZE];
-	uint32_t space; /* members kept; 0: all */
-	uint32_t same;  /* members from this one on have the code of the one before; 0: none */
-	long best;      /* the fastest member; -1: the last but the default */
-	long wrong;     /* a member whose output is wrong; -1: none */
-	long load;      /* percent of the device that others use; -1: not known */
-	long disturbed; /* percent of samples that they disturb */
-	bool problems;  /* the log names the problem in each line about one */
+	char depends[ARGUMENT_SIZE]; /* a path that the hello names beside the script; "": none */
+	uint32_t space;              /* members kept; 0: all */
+	uint32_t same;               /* members from this one on have the code of the one before; 0: none */
+	long best;                   /* the fastest member; -1: the last but the default */
+	long wrong;                  /* a member whose output is wrong; -1: none */
+	long load;                   /* percent of the device that others use; -1: not known */
+	long disturbed;              /* percent of samples that they disturb */
+	bool problems;               /* the log names the problem in each line about one */
 	uint64_t pace_ns;
 	uint64_t time_ps[FT_SPACE_MAX]; /* 0: by the formula */
 	size_t rule_count;
