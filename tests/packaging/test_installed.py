@@ -61,7 +61,8 @@ def test_every_file_has_its_place(stage, prefix):
         "include/flytune/client.h": 0o644,
         "lib/sysusers.d/flytune.conf": 0o644, "lib/tmpfiles.d/flytune.conf": 0o644,
         "share/bash-completion/completions/flytunectl": 0o644,
-        **{f"share/doc/flytuned/{name}.md": 0o644 for name in ("EXPORT", "HARDENING", "PROTOCOL")},
+        **{f"share/doc/flytuned/{name}.md": 0o644 for name in ("DECISION", "EXPORT", "HARDENING", "LAUNCH", "PROTOCOL")},
+        "share/doc/flytuned/board.h": 0o644,
         "share/doc/flytune/examples/lookup.c": 0o644,
         **{f"share/flytune/systemd/{name}": 0o644 for name in DROP_INS},
     }
@@ -77,6 +78,35 @@ def test_every_file_has_its_place(stage, prefix):
     assert library.is_symlink() and library.resolve().name.startswith("libflytune-client.so.0.")
     assert (library.parent / "libflytune-client.so").is_symlink()
     assert (library.parent / "pkgconfig" / "flytune-client.pc").is_file()
+
+
+def test_what_documentation_names_is_installed(stage, prefix):
+    """Every file that an installed text speaks of, by its place where it gives one."""
+    top = inside(stage, prefix)
+    texts = [path for folder in ("share/doc", "share/flytune", "lib", "include", "etc") for path in (top / folder).rglob("*")
+             if path.is_file() and path.suffix in (".md", ".h", ".c", ".conf", ".service", ".socket")]
+    texts += [where for where in stage.rglob("*") if where.suffix in (".service", ".socket") and where not in texts]
+    told = {path.name: path.read_text() for path in texts}
+    told |= {name: page(name) for name in PAGES if (harness.BUILD / "man" / name).exists()}
+    told["README.Debian"] = (harness.TOP / "debian/flytuned.README.Debian").read_text()
+    for command in commands_of_ctl():
+        told[f"flytunectl {command} --help"] = help_of(harness.FLYTUNECTL, command, "--help")
+    assert {"PROTOCOL.md", "LAUNCH.md", "flytuned.service"} <= set(told)
+    there = {path.name for path in stage.rglob("*")}
+    # What a reader makes, or another package has.
+    others = {"program.c", "config.json", "linux/futex.h"}
+    missing = []
+    for where, text in told.items():
+        text = re.sub(r"#\s*include\b.*|\b\w+://\S+", "", text)
+        for name in re.findall(r"[\w./-]*\w\.(?:md|h|c|conf|json)\b", text):
+            if name in others:
+                continue
+            if Path(name).name not in there:
+                missing.append(f"{where}: {name}")
+            elif "/" in name and not name.startswith("/") and Path(name).suffix in (".md", ".h") and \
+                    not any(str(path).endswith("/" + name) for path in stage.rglob(Path(name).name)):
+                missing.append(f"{where}: {name}, which is elsewhere")
+    assert not missing, "\n".join(missing)
 
 
 def test_nothing_is_installed_that_only_the_build_needs(stage):
