@@ -1,4 +1,5 @@
 #include "daemon/background.h"
+#include "daemon/timer.h"
 #include "proto/clock.h"
 
 #include <inttypes.h>
@@ -85,7 +86,7 @@ static void save_later(struct background *background)
 	if (background->unsaved)
 		return;
 	background->unsaved = true;
-	(void)uv_timer_start(&background->saver, save_due, save_after_ms, 0);
+	timer_start(&background->saver, save_due, save_after_ms);
 }
 
 static void drop(struct background *background, struct wish *wish)
@@ -197,8 +198,7 @@ static void rest(struct background *background)
 {
 	background->resting = true;
 	background->calm = NULL;
-	(void)uv_timer_start(
-	        &background->timer, rested, background->options->background_wait_ns / 1000000, 0);
+	timer_start(&background->timer, rested, timer_ms(background->options->background_wait_ns));
 }
 
 static void stop_asking(struct background *background)

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "daemon/timer.h"
+
 enum { STEP = 128, AT_ONCE = 2 };
 
 static bool count_answer(void *data, const struct store_key *key, const struct store_answer *answer)
@@ -61,7 +63,7 @@ bool census_stale(struct census *census, uint64_t *stale)
 		for (int i = 0; i < AT_ONCE && census->running; i++)
 			(void)step(census);
 		if (census->running)
-			(void)uv_timer_start(&census->timer, go_on, 1, 1);
+			timer_repeat(&census->timer, go_on, 1, 1);
 	}
 	*stale = census->stale;
 	return census->known;

@@ -1,5 +1,6 @@
 #include "daemon/deadline.h"
 
+#include "daemon/timer.h"
 #include "proto/clock.h"
 
 enum { SLICE_MS = 1000, LOOK_MS = 1 /* the loop polls between two timers, unless they are due at once */ };
@@ -19,7 +20,7 @@ static void begin_slice(struct deadline *deadline)
 		deadline->slice_ms = LOOK_MS;
 	deadline->began_ms = now_ms();
 	uv_update_time(deadline->timer.loop);
-	(void)uv_timer_start(&deadline->timer, slice_over, deadline->slice_ms, 0);
+	timer_start(&deadline->timer, slice_over, deadline->slice_ms);
 }
 
 static void slice_over(uv_timer_t *timer)

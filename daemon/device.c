@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/timer.h"
 #include "kernels/host.h"
 
 #define XXH_INLINE_ALL
@@ -791,7 +792,7 @@ void devices_watch(struct devices *devices, bool watch)
 	if (devices->closing)
 		return;
 	if (watch)
-		(void)uv_timer_start(&devices->watch, watched, WATCH_MS, WATCH_MS);
+		timer_repeat(&devices->watch, watched, WATCH_MS, WATCH_MS);
 	else
 		(void)uv_timer_stop(&devices->watch);
 }

@@ -1,4 +1,5 @@
-/* flytuned: from the command line to the loop, and from a signal to a clean end. */
+/* flytuned: from the command line to the loop, and from a signal to a clean
+ * end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,11 +14,13 @@
 #include "daemon/check.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/timer.h"
 #include "daemon/urgency.h"
 
 enum { EXIT_BAD_USAGE = 2, LOG_TRIED_MS = 500 };
 
-/* A commit that takes so long will not come: even a disk that is rebuilt answers sooner. */
+/* A commit that takes so long will not come: even a disk that is rebuilt
+ * answers sooner. */
 static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
 
 struct daemon {
@@ -47,11 +50,12 @@ struct daemon {
 	int status;
 };
 
-/* For the handler alone: the store that must not be trusted blindly after a fault. */
+/* For the handler alone: the store that must not be trusted blindly after a
+ * fault. */
 static struct store *volatile faulted_store;
 
-/* Leaves a mark for the next start and a line for people, then dies of the signal as if there were no
- * handler. */
+/* Leaves a mark for the next start and a line for people, then dies of the
+ * signal as if there were no handler. */
 static void faulted(int number)
 {
 	static const char line[] = "flytuned: fatal signal; the store is checked at the next start\n";
@@ -212,8 +216,8 @@ static void feed_watchdog(uv_timer_t *timer)
 	struct daemon *daemon = timer->data;
 	struct store_facts facts = {0};
 
-	/* That this is called shows that the loop turns. The writer's thread must, too: without it nothing is
-	 * ever acknowledged again. */
+	/* That this is called shows that the loop turns. The writer's thread must,
+   * too: without it nothing is ever acknowledged again. */
 	if (daemon->store != NULL)
 		store_facts(daemon->store, &facts);
 	if (facts.stuck_ns < stuck_ns) {
@@ -421,12 +425,13 @@ static void log_waits(void *data)
 	struct daemon *daemon = data;
 
 	if (daemon->has_loop && !uv_is_closing((uv_handle_t *)&daemon->log_timer))
-		(void)uv_timer_start(&daemon->log_timer, try_log, LOG_TRIED_MS, LOG_TRIED_MS);
+		timer_repeat(&daemon->log_timer, try_log, LOG_TRIED_MS, LOG_TRIED_MS);
 }
 
 /* ---- start ---- */
 
-/* systemd's usual soft limit of 1,024 descriptors leaves nothing beside a thousand clients. */
+/* systemd's usual soft limit of 1,024 descriptors leaves nothing beside a
+ * thousand clients. */
 static void raise_descriptor_limit(struct options *options)
 {
 	struct rlimit limit;
@@ -438,8 +443,8 @@ static void raise_descriptor_limit(struct options *options)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* A descriptor that is closed at the start would be given to the store or a socket, and log lines written into
- * it. */
+/* A descriptor that is closed at the start would be given to the store or a
+ * socket, and log lines written into it. */
 static int open_standard_descriptors(void)
 {
 	int descriptor;
@@ -491,7 +496,8 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	if (daemon->board.descriptor < 0)
 		log_line(&daemon->log, LOG_LEVEL_WARNING,
-		        "a sandbox refuses set_robust_list: clients would not see this daemon die, so they "
+		        "a sandbox refuses set_robust_list: clients would not see this "
+		        "daemon die, so they "
 		        "keep no answers and "
 		        "ask for each");
 	limits.history_ns = daemon->options.history_days * 86400 * 1000000000;
@@ -530,10 +536,11 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	daemon->has_metrics = true;
 	if (daemon->notify.watchdog_ns > 0)
-		(void)uv_timer_start(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
+		timer_repeat(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
 		        daemon->notify.watchdog_ns / 2000000);
 	log_line(&daemon->log, LOG_LEVEL_INFO,
-	        "ready version=%s pid=%d socket=%s state_dir=%s store=%s generation=%" PRIu64,
+	        "ready version=%s pid=%d socket=%s state_dir=%s store=%s "
+	        "generation=%" PRIu64,
 	        FLYTUNE_VERSION, (int)getpid(), daemon->options.socket, daemon->options.state_dir,
 	        store_uuid(daemon->store), store_generation(daemon->store));
 	notify_send(&daemon->notify, "READY=1\nSTATUS=Serving lookups");
@@ -609,7 +616,8 @@ int main(int argc, char **argv)
 	access_init(&daemon->access, &daemon->options);
 	(void)check_host(&daemon->options, log_fault, &daemon->log);
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store, as a full disk is */
+	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store,
+                                     as a full disk is */
 	(void)umask(0077);
 	raise_descriptor_limit(&daemon->options);
 	status = uv_loop_init(&daemon->loop);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/methods.h"
+#include "daemon/timer.h"
 #include "proto/clock.h"
 
 /* ---- the page ---- */
@@ -265,7 +266,7 @@ void metrics_file_configure(struct metrics_file *file)
 	if (interval_ms == 0)
 		interval_ms = 1;
 	if (options->metrics_file[0] != '\0')
-		(void)uv_timer_start(&file->timer, begin_write, 0, interval_ms);
+		timer_repeat(&file->timer, begin_write, 0, interval_ms);
 	else
 		(void)uv_timer_stop(&file->timer);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/lookup.h"
+#include "daemon/timer.h"
 #include "proto/clock.h"
 
 enum { RETRY_FIRST_MS = 2000, RETRY_LAST_MS = 60000 };
@@ -353,7 +354,7 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 			        job->info.job, error->message);
 		if (queue->running == job) {
 			queue->retry_waits = true;
-			(void)uv_timer_start(&queue->retry, retry_end, queue->retry_ms, 0);
+			timer_start(&queue->retry, retry_end, queue->retry_ms);
 			queue->retry_ms *= 2;
 			if (queue->retry_ms > RETRY_LAST_MS)
 				queue->retry_ms = RETRY_LAST_MS;

@@ -15,6 +15,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/timer.h"
+
 extern char **environ;
 
 enum { RUNNER_SOCKET = 3, ENVIRONMENT_MAX = 64 };
@@ -187,7 +189,7 @@ void runner_expect(struct runner *runner, enum options_stage stage)
 {
 	runner->stage = stage;
 	(void)uv_timer_stop(&runner->idle);
-	deadline_start(&runner->deadline, (runner->options->deadline_ns[stage] + 999999) / 1000000);
+	deadline_start(&runner->deadline, timer_ms(runner->options->deadline_ns[stage]));
 }
 
 static void idle_over(uv_timer_t *timer)
@@ -200,8 +202,7 @@ void runner_rest(struct runner *runner)
 	if (runner->state != RUNNER_READY)
 		return;
 	deadline_stop(&runner->deadline);
-	(void)uv_timer_start(
-	        &runner->idle, idle_over, (runner->options->runner_idle_ns + 999999) / 1000000, 0);
+	timer_start(&runner->idle, idle_over, timer_ms(runner->options->runner_idle_ns));
 }
 
 void runner_release(struct runner *runner)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/lock.h"
+#include "daemon/timer.h"
 
 enum {
 	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to tell the one too many why */
@@ -47,7 +48,7 @@ static void give_memory_back(uv_timer_t *timer)
 static void watch_thrift(struct server *server)
 {
 	if (!server->stopping && server->most >= CROWD && server->count <= server->most / 2)
-		(void)uv_timer_start(&server->thrift, give_memory_back, THRIFT_MS, 0);
+		timer_start(&server->thrift, give_memory_back, THRIFT_MS);
 }
 
 static void session_closed(void *data, struct session *session)
@@ -122,7 +123,7 @@ static void look_around(uv_timer_t *timer)
 static void start_sweeper(struct server *server)
 {
 	if (!server->stopping && !uv_is_active((uv_handle_t *)&server->sweeper))
-		(void)uv_timer_start(&server->sweeper, look_around, SWEEP_MS, SWEEP_MS);
+		timer_repeat(&server->sweeper, look_around, SWEEP_MS, SWEEP_MS);
 }
 
 static void session_batch_end(void *data, struct session *session)
@@ -268,7 +269,7 @@ static void ready_to_accept(uv_poll_t *poll, int status, int events)
 			return;
 		} else if (!refuse_one(server, errno)) {
 			(void)uv_poll_stop(poll);
-			(void)uv_timer_start(&server->breath, breathed, BREATH_MS, 0);
+			timer_start(&server->breath, breathed, BREATH_MS);
 			return;
 		}
 	}

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "daemon/methods.h"
+#include "daemon/timer.h"
 
 static const uint32_t unplaced = UINT32_MAX;
 
@@ -229,7 +230,7 @@ static void work(uv_idle_t *handle)
 		session_appended(session);
 		if (some < 0) {
 			await_turn(subscriptions, subscriber);
-			(void)uv_timer_start(&subscriptions->later, look_again, SUBSCRIPTIONS_LATER_MS, 0);
+			timer_start(&subscriptions->later, look_again, SUBSCRIPTIONS_LATER_MS);
 			break;
 		}
 		done += some;

@@ -4,6 +4,8 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "daemon/timer.h"
+
 /* Who removes one file is often about to remove others; and who replaces one is not done with the first step. */
 enum { SETTLE_MS = 100, PAUSE_MOST_MS = 10000 };
 
@@ -45,7 +47,7 @@ static void settled(uv_timer_t *timer)
 	watch->pause_ms = watch->pause_ms == 0 ? SETTLE_MS : watch->pause_ms * 2;
 	if (watch->pause_ms > PAUSE_MOST_MS)
 		watch->pause_ms = PAUSE_MOST_MS;
-	(void)uv_timer_start(&watch->timer, settled, watch->pause_ms, 0);
+	timer_start(&watch->timer, settled, watch->pause_ms);
 }
 
 static void happened(uv_poll_t *poll, int status, int what)
@@ -56,7 +58,7 @@ static void happened(uv_poll_t *poll, int status, int what)
 	(void)what;
 	(void)uv_poll_stop(poll);
 	if (!uv_is_active((uv_handle_t *)&watch->timer))
-		(void)uv_timer_start(&watch->timer, settled, SETTLE_MS, 0);
+		timer_start(&watch->timer, settled, SETTLE_MS);
 }
 
 void watch_start(struct watch *watch, uv_loop_t *loop, const char *path, bool (*look)(void *data), void *data)
@@ -82,7 +84,7 @@ void watch_look(struct watch *watch)
 	if (!watch->started)
 		return;
 	watch->pause_ms = 0;
-	(void)uv_timer_start(&watch->timer, settled, 0, 0);
+	timer_start(&watch->timer, settled, 0);
 }
 
 void watch_stop(struct watch *watch)
