@@ -62,7 +62,8 @@ static void stamp_file(const char *path, char stamp[STAMP_SIZE])
 	if (stat(path, &facts) != 0) {
 		(void)snprintf(stamp, STAMP_SIZE, "absent");
 	} else if (is_pseudo(path) && S_ISREG(facts.st_mode)) {
-		char content[PSEUDO_FILE_BYTES];
+		static char
+		        content[PSEUDO_FILE_BYTES]; /* of the loop's thread alone; too large for a stack */
 		int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 		ssize_t length = descriptor < 0 ? -1 : read(descriptor, content, sizeof(content));
 

@@ -1,5 +1,4 @@
-/* flytuned: from the command line to the loop, and from a signal to a clean
- * end. */
+/* flytuned: from the command line to the loop, and from a signal to a clean end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,13 +13,13 @@
 #include "daemon/check.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/stack.h"
 #include "daemon/timer.h"
 #include "daemon/urgency.h"
 
 enum { EXIT_BAD_USAGE = 2, LOG_TRIED_MS = 500 };
 
-/* A commit that takes so long will not come: even a disk that is rebuilt
- * answers sooner. */
+/* A commit that takes so long will not come: even a disk that is rebuilt answers sooner. */
 static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
 
 struct daemon {
@@ -50,12 +49,11 @@ struct daemon {
 	int status;
 };
 
-/* For the handler alone: the store that must not be trusted blindly after a
- * fault. */
+/* For the handler alone: the store that must not be trusted blindly after a fault. */
 static struct store *volatile faulted_store;
 
-/* Leaves a mark for the next start and a line for people, then dies of the
- * signal as if there were no handler. */
+/* Leaves a mark for the next start and a line for people, then dies of the signal as if there were no
+ * handler. */
 static void faulted(int number)
 {
 	static const char line[] = "flytuned: fatal signal; the store is checked at the next start\n";
@@ -216,8 +214,8 @@ static void feed_watchdog(uv_timer_t *timer)
 	struct daemon *daemon = timer->data;
 	struct store_facts facts = {0};
 
-	/* That this is called shows that the loop turns. The writer's thread must,
-   * too: without it nothing is ever acknowledged again. */
+	/* That this is called shows that the loop turns. The writer's thread must, too: without it nothing is
+	 * ever acknowledged again. */
 	if (daemon->store != NULL)
 		store_facts(daemon->store, &facts);
 	if (facts.stuck_ns < stuck_ns) {
@@ -430,8 +428,7 @@ static void log_waits(void *data)
 
 /* ---- start ---- */
 
-/* systemd's usual soft limit of 1,024 descriptors leaves nothing beside a
- * thousand clients. */
+/* systemd's usual soft limit of 1,024 descriptors leaves nothing beside a thousand clients. */
 static void raise_descriptor_limit(struct options *options)
 {
 	struct rlimit limit;
@@ -443,8 +440,8 @@ static void raise_descriptor_limit(struct options *options)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* A descriptor that is closed at the start would be given to the store or a
- * socket, and log lines written into it. */
+/* A descriptor that is closed at the start would be given to the store or a socket, and log lines written into
+ * it. */
 static int open_standard_descriptors(void)
 {
 	int descriptor;
@@ -456,6 +453,17 @@ static int open_standard_descriptors(void)
 		return -1;
 	(void)close(descriptor);
 	return 0;
+}
+
+/* Whoever started the daemon may have blocked signals, or ignored those of children: no runner's end would be heard of then,
+ * and no SIGTERM. Runners begin with nothing blocked or ignored, by libuv. */
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)signal(SIGCHLD, SIG_DFL);
 }
 
 static int start_signals(struct daemon *daemon, struct ft_error *error)
@@ -496,8 +504,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	if (daemon->board.descriptor < 0)
 		log_line(&daemon->log, LOG_LEVEL_WARNING,
-		        "a sandbox refuses set_robust_list: clients would not see this "
-		        "daemon die, so they "
+		        "a sandbox refuses set_robust_list: clients would not see this daemon die, so they "
 		        "keep no answers and "
 		        "ask for each");
 	limits.history_ns = daemon->options.history_days * 86400 * 1000000000;
@@ -539,8 +546,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		timer_repeat(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
 		        daemon->notify.watchdog_ns / 2000000);
 	log_line(&daemon->log, LOG_LEVEL_INFO,
-	        "ready version=%s pid=%d socket=%s state_dir=%s store=%s "
-	        "generation=%" PRIu64,
+	        "ready version=%s pid=%d socket=%s state_dir=%s store=%s generation=%" PRIu64,
 	        FLYTUNE_VERSION, (int)getpid(), daemon->options.socket, daemon->options.state_dir,
 	        store_uuid(daemon->store), store_generation(daemon->store));
 	notify_send(&daemon->notify, "READY=1\nSTATUS=Serving lookups");
@@ -578,7 +584,7 @@ static int check_config(struct options *options)
 	return EXIT_SUCCESS;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	struct daemon *daemon;
 	struct ft_error error;
@@ -616,8 +622,7 @@ int main(int argc, char **argv)
 	access_init(&daemon->access, &daemon->options);
 	(void)check_host(&daemon->options, log_fault, &daemon->log);
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store,
-                                     as a full disk is */
+	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store, as a full disk is */
 	(void)umask(0077);
 	raise_descriptor_limit(&daemon->options);
 	status = uv_loop_init(&daemon->loop);
@@ -654,4 +659,10 @@ int main(int argc, char **argv)
 	log_free(&daemon->log);
 	free(daemon);
 	return status;
+}
+
+int main(int argc, char **argv)
+{
+	reset_signals();
+	return stack_run(run, argc, argv);
 }

@@ -308,11 +308,10 @@ static int find_child(
 	return count_nodes(page) > 0 ? 1 : -1;
 }
 
-int pages_get(const struct pages *pages, const void *key, size_t key_length, void *value, size_t size,
-        size_t *length)
+static int get_into(const struct pages *pages, uint8_t *page, const void *key, size_t key_length, void *value,
+        size_t size, size_t *length)
 {
 	uint64_t number = pages->main.root;
-	uint8_t page[PAGE_MAX];
 	struct node node = {0};
 
 	if (number == no_page)
@@ -340,6 +339,17 @@ int pages_get(const struct pages *pages, const void *key, size_t key_length, voi
 		return 1;
 	}
 	return -1;
+}
+
+int pages_get(const struct pages *pages, const void *key, size_t key_length, void *value, size_t size,
+        size_t *length)
+{
+	/* Up to 64 KB: too large for a stack. */
+	uint8_t *page = malloc(pages->page_size);
+	int found = page != NULL ? get_into(pages, page, key, key_length, value, size, length) : -1;
+
+	free(page);
+	return found;
 }
 
 /* ---- the walk ---- */

@@ -297,7 +297,7 @@ static void end_failed(struct sweep *sweep, const char *format, ...)
  * won. */
 static void pick_best(struct sweep *sweep, const struct store_answer *known, const struct trials *old)
 {
-	struct ft_standing standing[FT_SPACE_MAX];
+	struct ft_standing *standing;
 	struct ft_decision decision;
 	struct trials *trials = sweep->trials;
 	uint32_t members = old->count < FT_SPACE_MAX ? old->count : FT_SPACE_MAX;
@@ -310,7 +310,8 @@ static void pick_best(struct sweep *sweep, const struct store_answer *known, con
 		sweep->picked[index] = true;
 		left--;
 	}
-	if (!sweep->wider)
+	standing = sweep->wider ? calloc(members, sizeof(*standing)) : NULL;
+	if (standing == NULL)
 		return;
 	trials_decide(old, members, sweep->options->band_ppm, true, false, standing, &decision);
 	for (uint32_t i = 0; i < members && left > 0; i++) {
@@ -322,6 +323,7 @@ static void pick_best(struct sweep *sweep, const struct store_answer *known, con
 		sweep->picked[index] = true;
 		left--;
 	}
+	free(standing);
 }
 
 /* Chooses the members that a check or the first pass after an upgrade tries. Where nothing is known that they

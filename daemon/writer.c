@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/stack.h"
 #include "daemon/store_internal.h"
 #include "proto/clock.h"
 
@@ -939,14 +940,19 @@ static void *run_writer(void *data)
 
 int store_start_writer(struct store *store, struct ft_error *error)
 {
+	pthread_attr_t attributes;
 	sigset_t all, before;
-	int rc;
+	int rc = pthread_attr_init(&attributes);
 
+	if (rc != 0)
+		return ft_fail_errno(error, rc, "the store's writer thread cannot be started");
+	(void)pthread_attr_setstacksize(&attributes, stack_bytes);
 	/* The thread inherits a mask that leaves every signal to the loop thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&store->thread, NULL, run_writer, store);
+	rc = pthread_create(&store->thread, &attributes, run_writer, store);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void)pthread_attr_destroy(&attributes);
 	if (rc != 0)
 		return ft_fail_errno(error, rc, "the store's writer thread cannot be started");
 	pthread_setname_np(store->thread, "store-writer");

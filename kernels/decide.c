@@ -30,16 +30,6 @@ static const double slow_from = 1.05;
 /* Rounding in a mean of equal values moves it by less. */
 static const double EDGE_SLACK = 1e-12;
 
-/* Two configs on the rounds that both have: s = 2(a-b)/(a+b), which is the ratio's logarithm but for its
- * cube over 12, bounded by ±2, and exact to compute. */
-struct pair {
-	uint32_t rounds;
-	double shift;    /* trimmed mean of s */
-	double variance; /* of the shift, times rounds */
-	double freedom;  /* degrees of freedom of the variance */
-	bool scattered;  /* not all of them are the same */
-};
-
 /* What the others' scatter says about one pair's, where few rounds say little. */
 struct pool {
 	double variance;
@@ -62,11 +52,12 @@ static void sort_doubles(double *value, size_t count)
 	}
 }
 
-static void compare(const uint64_t *a, const uint64_t *b, const bool *slow, size_t rounds, struct pair *pair)
+static void compare(
+        const uint64_t *a, const uint64_t *b, const bool *slow, size_t rounds, struct ft_pair *pair)
 {
 	double s[FT_ROUNDS_MAX];
 	size_t n = 0;
-	*pair = (struct pair){0};
+	*pair = (struct ft_pair){0};
 	if (!a || !b)
 		return;
 	for (size_t r = 0; r < rounds; r++) {
@@ -110,7 +101,7 @@ static double student(double freedom)
 	return 2.807 + 6.69 / freedom; /* within 0.001 of the quantile */
 }
 
-static void interval(const struct pair *pair, const struct pool *pool, double *low, double *high)
+static void interval(const struct ft_pair *pair, const struct pool *pool, double *low, double *high)
 {
 	*low = -2;
 	*high = 2;
@@ -188,7 +179,6 @@ struct race {
 	uint64_t pace_ps[FT_SPACE_MAX];  /* that each can keep up; 0: unknown */
 	size_t best;
 	struct pool pool;
-	struct pair pair[FT_SPACE_MAX]; /* against the best */
 };
 
 static bool can_win(const struct race *race, size_t i)
@@ -321,8 +311,8 @@ static size_t compare_all(struct race *race)
 	double least = 0;
 	for (size_t place = 0; place < race->count; place++) {
 		size_t i = in_order(race, place);
-		struct pair *pair = &race->pair[i];
-		*pair = (struct pair){0};
+		struct ft_pair *pair = &race->standing[i].pair;
+		*pair = (struct ft_pair){0};
 		if (i == race->best || race->contender[i].out)
 			continue;
 		compare(race->contender[i].sample_ps, race->contender[race->best].sample_ps, race->slow,
@@ -357,8 +347,8 @@ static void pool_scatter(struct race *race)
 	double variance[FT_SPACE_MAX];
 	size_t n = 0;
 	for (size_t i = 0; i < race->count; i++) {
-		if (race->pair[i].rounds >= ROUNDS_LEAST)
-			variance[n++] = race->pair[i].variance;
+		if (race->standing[i].pair.rounds >= ROUNDS_LEAST)
+			variance[n++] = race->standing[i].pair.variance;
 	}
 	race->pool = (struct pool){0};
 	if (n < 2)
@@ -371,7 +361,7 @@ static void pool_scatter(struct race *race)
 
 /* Whether a pair's interval may decide anything. Seven rounds of a lone pair show too little of its scatter;
  * with a few more configs they do. */
-static bool speaks(const struct race *race, const struct pair *pair)
+static bool speaks(const struct race *race, const struct ft_pair *pair)
 {
 	return pair->rounds >= race->min_rounds &&
 	        (!pair->scattered || pair->freedom + race->pool.freedom >= FREEDOM_LEAST);
@@ -383,7 +373,7 @@ static bool place_all(struct race *race)
 	bool dropped = false;
 	for (size_t i = 0; i < race->count; i++) {
 		struct ft_standing *mine = &race->standing[i];
-		const struct pair *pair = &race->pair[i];
+		const struct ft_pair *pair = &race->standing[i].pair;
 		double low;
 		double high;
 		if (mine->drop)
@@ -409,7 +399,7 @@ static bool place_all(struct race *race)
 static bool surely_tied(const struct race *race, size_t candidate)
 {
 	for (size_t j = 0; j < race->count; j++) {
-		struct pair pair;
+		struct ft_pair pair;
 		double low;
 		double high;
 		if (j == candidate || !can_win(race, j))
@@ -461,7 +451,7 @@ static bool default_stays(const struct race *race)
 {
 	const struct ft_contender *contender = race->contender;
 	size_t i = race->standard;
-	struct pair pair = race->pair[i];
+	struct ft_pair pair = race->standing[i].pair;
 	double low;
 	double high;
 	if (i == race->best || race->measured[i] < race->min_rounds)

@@ -40,6 +40,16 @@ enum ft_verdict {
 	FT_VERDICT_NONE, /* nobody can win */
 };
 
+/* Two configs on the rounds that both have: s = 2(a-b)/(a+b), which is the ratio's logarithm but for its
+ * cube over 12, bounded by ±2, and exact to compute. */
+struct ft_pair {
+	uint32_t rounds;
+	double shift;    /* trimmed mean of s */
+	double variance; /* of the shift, times rounds */
+	double freedom;  /* degrees of freedom of the variance */
+	bool scattered;  /* not all of them are the same */
+};
+
 struct ft_standing {
 	uint64_t
 	        median_ps; /* 0 without samples; of the rounds that count, or of all it has where none does */
@@ -48,9 +58,10 @@ struct ft_standing {
 	double ratio;      /* to the best, from paired rounds; 1 for the best itself, 0 if unknown */
 	double ratio_low;  /* its 99.5 % confidence interval, which is what decides */
 	double ratio_high;
-	bool drop;   /* can win, but is clearly worse than the band: to be dropped now */
-	bool revive; /* was dropped in rounds that no longer count: to race again */
-	bool tied;   /* can win, and is within the band of the best as far as is known */
+	bool drop;           /* can win, but is clearly worse than the band: to be dropped now */
+	bool revive;         /* was dropped in rounds that no longer count: to race again */
+	bool tied;           /* can win, and is within the band of the best as far as is known */
+	struct ft_pair pair; /* with the best; the deciding's own, which is too large for a stack */
 };
 
 struct ft_decision {
@@ -65,7 +76,7 @@ struct ft_decision {
 /* Contenders stand in the order of the tie rule, but for the default at index `standard`, which goes before
  * all (any index from `count` up: there is no default). With `ended` (budget over, cancelled for good) it
  * decides at once from what there is; a config without a sample then cannot win. `standing` has `count`
- * elements. Allocates nothing; needs some 24 KB of stack. At most FT_SPACE_MAX contenders, and the first
+ * elements. Allocates nothing; needs some 10 KB of stack. At most FT_SPACE_MAX contenders, and the first
  * FT_ROUNDS_MAX rounds. */
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
         size_t standard, size_t rounds, bool ended, struct ft_standing *standing,

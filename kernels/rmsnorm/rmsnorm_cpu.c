@@ -211,7 +211,7 @@ void ft_rmsnorm_cpu_run(struct ft_pool *pool, const struct ft_rmsnorm_cpu_rows *
 	atomic_init(&launch.next, 0);
 	atomic_init(&launch.arrived, 0);
 	if (plan->split && plan->threads <= MAX_SPLIT) {
-		struct share share[MAX_SPLIT];
+		static struct share share[MAX_SPLIT]; /* one launch at a time; too large for a stack */
 		launch.share = share;
 		ft_pool_run(pool, plan->threads, run_columns, &launch);
 	} else {

@@ -737,6 +737,10 @@ int ft_runner_main(int argc, char **argv, struct ft_backend *backend)
 {
 	struct ft_error error;
 	const bool by_daemon = argc < 2 && is_socket(FT_RUNNER_DESCRIPTOR);
+	/* A limit on files, a reader of the log and a helper that are gone are errors of the writes that meet them. Helpers
+	 * inherit it. */
+	(void)signal(SIGXFSZ, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN);
 	if (argc < 2 && !by_daemon) {
 		fprintf(stderr,
 		        "flytune-runner-%s: started by flytuned, with a socket on descriptor %d; or by "

@@ -39,6 +39,7 @@ def gpus(tmp_path, driver, daemons):
 export LD_LIBRARY_PATH={driver}
 [ -f {tmp_path}/fault ] && export FLYTUNE_TEST_FAULT="$(cat {tmp_path}/fault)"
 [ -f {tmp_path}/pretend ] && export FLYTUNE_PRETEND="$(cat {tmp_path}/pretend)"
+[ -f {tmp_path}/limit ] && ulimit -f "$(cat {tmp_path}/limit)"
 exec {RUNNER} "$@"
 """)
     runner.chmod(0o755)
@@ -89,6 +90,13 @@ def test_a_gpu_is_tuned_and_its_code_is_kept(gpu):
     kept = {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}
     gpu.tune("--force", **SHAPE)
     assert kept == {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}, "code was built again"
+
+
+def test_a_limit_on_files_costs_the_kept_code_and_no_runner(gpu, tmp_path):
+    (tmp_path / "limit").write_text("0")
+    answer, = gpu.tune(**SHAPE)
+    assert answer["source"] == "tuned" and not any(job["restarts"] for job in gpu.ctl("jobs").json["jobs"])
+    assert "died of signal" not in gpu.log()
 
 
 def test_another_m_is_tuned_with_the_same_code(gpu):

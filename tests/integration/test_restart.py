@@ -3,6 +3,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 
 import msgpack
@@ -232,3 +233,30 @@ def test_a_first_call_that_a_daemon_took_and_did_not_greet_is_asked_of_the_next(
     daemon.start()
     output, complaint = call.communicate(timeout=harness.DEADLINE)
     assert call.returncode == 0, f"{output}{complaint}"
+
+
+# Blocked and ignored before the daemon is executed, as a careless parent leaves it.
+CARELESS = """import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1})
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])"""
+
+
+def signals(pid, name):
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        value = next(int(line.split()[1], 16) for line in status if line.startswith(name))
+    return {number for number in range(1, 65) if value >> (number - 1) & 1}
+
+
+def test_whatever_signals_were_blocked_or_ignored_it_tunes_and_ends(daemons):
+    daemon = daemons(prefix=[sys.executable, "-c", CARELESS]).start()
+    assert not signals(daemon.pid, "SigBlk")
+    answer, = daemon.tune("--budget", "1", m=16, n=1024)
+    assert answer["source"] == "tuned"
+    runner, = daemon.runner_pids()
+    assert not signals(runner, "SigBlk")
+    assert signals(runner, "SigIgn") == {signal.SIGPIPE, signal.SIGXFSZ}
+    os.kill(runner, signal.SIGKILL)
+    daemon.heard("it was killed (signal 9)")  # its end is heard of, too
+    daemon.stop()

@@ -343,3 +343,37 @@ def test_an_export_that_meets_the_limit_says_so_and_leaves_the_file(daemon, tmp_
     done = daemon.ctl("export", path, prefix=limited(0), check=False)
     assert done.status == 1 and "File too large" in done.complaint
     assert path.read_text() == "old" and [one.name for one in tmp_path.iterdir() if "answers" in one.name] == ["answers.json"]
+
+
+# ---- a small stack ----
+
+@pytest.mark.skipif(harness.INSTRUMENTED, reason="an instrumented program needs more stack")
+@pytest.mark.parametrize("may_raise", [True, False], ids=["raised", "kept"])
+@pytest.mark.parametrize("real", [True, False], ids=["real", "made-up"])
+def test_64_kb_of_stack_are_enough(daemons, runner, tmp_path, real, may_raise):
+    prefix = ["bash", "-c", 'ulimit -s 64; exec "$@"', "bash"]
+    if os.geteuid() == 0 and not may_raise:
+        prefix = ["setpriv", "--bounding-set=-sys_resource", "--", *prefix]
+    # With an environment of 8 KB, which is a part of it.
+    daemon = daemons(None if real else runner, arguments=["--background", "always", "--budget", "2"], env={"FILLER": "x" * 8000},
+                     prefix=prefix).start()
+    with daemon.peer() as peer:
+        peer.call("watch")
+        peer.call("subscribe", lookups=[{"kernel": "rmsnorm", "problem": harness.problem(m=64, n=1024)}])
+    daemon.ctl("pin", *shape(m=3, n=1024), "--config", ",".join(
+        f"{name}={value}" for name, value in daemon.lookup(m=3, n=1024)["config"].items()))
+    daemon.tune(m="64,128", n=1024)
+    daemon.ctl("check", *shape(m=64, n=1024))
+    for command in ("explain", "trials", "lookup"):
+        daemon.ctl(command, *shape(m=64, n=1024))
+    for command in ("list", "jobs", "misses", "status", "devices"):
+        daemon.ctl(command)
+    daemon.ctl("export", tmp_path / "answers.json")
+    daemon.ctl("import", tmp_path / "answers.json")
+    daemon.kill()  # so that the store is examined
+    runner.write("identity compiler=made-up-2")
+    daemon.start()
+    harness.until(lambda: real or [job for job in daemon.ctl("jobs").json["jobs"]
+                                   if (job["cause"], job["state"]) == ("upgrade", "done")], "an upgrade is done")
+    assert daemon.lookup(m=64, n=1024)["source"] == "tuned"
+    daemon.stop()
