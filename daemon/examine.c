@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/pages.h"
@@ -35,19 +37,128 @@ static int refuse_format(const struct store *store, uint64_t format, struct ft_e
 	        format > RECORD_FORMAT ? "from a newer flytune" : "which there never was", RECORD_FORMAT);
 }
 
-/* Looks whether the structure holds, where there is reason to doubt it. */
-static int check_if_needed(struct store *store, const struct pages *pages, enum found *found, char *reason,
-        size_t size, struct ft_error *error)
+/* ---- the seal ---- */
+
+#define SEAL_NAME "sealed"
+
+struct sealed {
+	char what[16];
+	struct seal seal;
+	uint64_t hash; /* of all before */
+};
+static const char seal_word[16] = "flytune header\n";
+
+void seal_write(const struct directory *directory)
+{
+	struct sealed sealed;
+	struct stat info;
+	int data = openat(directory->fd, DIRECTORY_DATA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = -1;
+
+	if (data < 0)
+		return;
+	memset(&sealed, 0, sizeof(sealed));
+	memcpy(sealed.what, seal_word, sizeof(sealed.what));
+	if (fstat(data, &info) == 0 && pages_copy_header(data, 0, sealed.seal.header, &sealed.seal.page_size))
+		fd = openat(directory->fd, SEAL_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+		        0600);
+	(void)close(data);
+	if (fd < 0)
+		return;
+	sealed.seal.size = (uint64_t)info.st_size;
+	sealed.hash = record_hash(&sealed, offsetof(struct sealed, hash));
+	(void)!write(fd, &sealed, sizeof(sealed)); /* one that is not whole does not hold */
+	(void)close(fd);
+}
+
+bool seal_read(const struct directory *directory, struct seal *seal)
+{
+	struct sealed sealed;
+	int fd = openat(directory->fd, SEAL_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	ssize_t got;
+
+	if (fd < 0)
+		return false;
+	got = read(fd, &sealed, sizeof(sealed));
+	(void)close(fd);
+	*seal = sealed.seal;
+	return got == (ssize_t)sizeof(sealed) && memcmp(sealed.what, seal_word, sizeof(seal_word)) == 0 &&
+	        sealed.hash == record_hash(&sealed, offsetof(struct sealed, hash));
+}
+
+enum seal_verdict {
+	SEAL_HOLDS,
+	SEAL_SAYS_NOTHING, /* another store, or none, or one that was gone on with */
+	SEAL_MENDS,        /* the header is the sealed one but for damage */
+};
+
+/* A commit changes more bits of a header than these: its number, and the roots of both trees. */
+enum { FLIPPED_MOST = 2 };
+
+static enum seal_verdict ask_seal(const struct pages *pages, enum pages_state state, const struct seal *seal)
+{
+	uint8_t header[PAGES_HEADER_SIZE];
+	unsigned differ[2] = {0, 0};
+	uint32_t page_size;
+
+	if (pages->size != seal->size || !pages_copy_header(pages->fd, seal->page_size, header, &page_size))
+		return SEAL_SAYS_NOTHING;
+	for (size_t i = 0; i < sizeof(header); i++)
+		differ[i / PAGES_META_SIZE] +=
+		        (unsigned)__builtin_popcount((unsigned)(header[i] ^ seal->header[i]));
+	if (differ[0] + differ[1] == 0)
+		return SEAL_HOLDS;
+	/* Half of it is as it was, and nothing can be made of the whole. */
+	if (differ[0] + differ[1] <= FLIPPED_MOST ||
+	        (state == PAGES_BAD && (differ[0] == 0 || differ[1] == 0)))
+		return SEAL_MENDS;
+	return SEAL_SAYS_NOTHING;
+}
+
+/* Looks at a store whose last run ended in peace, at what no checksum of a record covers. */
+static int ask_for_header(struct store *store, struct pages *pages, enum pages_state *state, bool *doubt,
+        struct ft_error *error)
 {
 	const struct directory *directory = &store->directory;
-	bool doubt = pages_short(pages) || directory->signal != 0 ||
+	struct salvage_check check;
+	struct seal seal;
+	enum seal_verdict verdict = SEAL_SAYS_NOTHING;
+
+	if (directory->unclean == 0 && seal_read(directory, &seal))
+		verdict = ask_seal(pages, *state, &seal);
+	*doubt = verdict != SEAL_HOLDS;
+	if (verdict != SEAL_MENDS)
+		return 0;
+	if (salvage_check_in_child(pages->fd, &seal, &check, error) != 0)
+		return -1;
+	if (!check.sound)
+		return 0;
+	if (pages_put_header(pages->fd, seal.page_size, seal.header, error) != 0 ||
+	        pages_open(pages, pages->fd, state, error) != 0)
+		return -1;
+	*doubt = false;
+	store_log(store, 4,
+	        "the header of the store in %s was damaged: it was mended from the copy that the last run "
+	        "left",
+	        directory->path);
+	return 0;
+}
+
+/* Looks whether the structure holds, where there is reason to doubt it. */
+static int check_if_needed(struct store *store, const struct pages *pages, bool doubt, enum found *found,
+        char *reason, size_t size, struct ft_error *error)
+{
+	const struct directory *directory = &store->directory;
+
+	doubt = pages_short(pages) || directory->signal != 0 || (doubt && directory->unclean == 0) ||
+	        pages->size <= store->limits.always_bytes ||
 	        (directory->unclean > 0 && pages->size <= store->limits.check_bytes) ||
 	        directory->unclean > 1;
 	struct salvage_check check;
 
 	if (!doubt)
 		return 0;
-	if (salvage_check_in_child(pages->fd, &check, error) != 0)
+	if (salvage_check_in_child(pages->fd, NULL, &check, error) != 0)
 		return -1;
 	if (!check.sound) {
 		*found = FOUND_DAMAGE;
@@ -72,6 +183,7 @@ int store_examine(struct store *store, enum found *found, char *reason, size_t s
 	enum pages_state state = PAGES_EMPTY;
 	struct record_meta meta;
 	struct pages pages;
+	bool doubt = false;
 	int outcome = -1;
 	int fd;
 
@@ -86,7 +198,8 @@ int store_examine(struct store *store, enum found *found, char *reason, size_t s
 		snprintf(reason, size, "its data file is missing");
 		return 0;
 	}
-	if (pages_open(&pages, fd, &state, error) != 0)
+	if (pages_open(&pages, fd, &state, error) != 0 ||
+	        (pages.size > 0 && ask_for_header(store, &pages, &state, &doubt, error) != 0))
 		goto done;
 	outcome = 0;
 	if (state == PAGES_EMPTY) {
@@ -104,7 +217,7 @@ int store_examine(struct store *store, enum found *found, char *reason, size_t s
 		if (meta.format != RECORD_FORMAT)
 			outcome = refuse_format(store, meta.format, error);
 		else
-			outcome = check_if_needed(store, &pages, found, reason, size, error);
+			outcome = check_if_needed(store, &pages, doubt, found, reason, size, error);
 	} else if (!directory->initialised && pages.main.entries == 0) {
 		*found = FOUND_NOTHING; /* ended between LMDB's first page and our first commit */
 	} else {
@@ -144,6 +257,26 @@ int store_rebuild(struct store *store, const char *reason, struct ft_error *erro
 
 /* ---- checking by hand ---- */
 
+/* A header that is well made and is not what it was: the walk alone does not know. */
+static int check_seal(
+        const struct directory *directory, int fd, struct salvage_check *check, struct ft_error *error)
+{
+	enum pages_state state;
+	struct pages pages;
+	struct seal seal;
+
+	if (directory->unclean > 0 || !seal_read(directory, &seal))
+		return 0;
+	if (pages_open(&pages, fd, &state, error) != 0)
+		return -1;
+	if (ask_seal(&pages, state, &seal) == SEAL_MENDS) {
+		check->sound = false;
+		snprintf(check->reason, sizeof(check->reason),
+		        "the header of the data file is damaged; the next start mends it");
+	}
+	return 0;
+}
+
 int store_check(const char *directory_path, char *report, size_t size, struct ft_error *error)
 {
 	struct directory directory;
@@ -166,7 +299,7 @@ int store_check(const char *directory_path, char *report, size_t size, struct ft
 		ft_fail_errno(error, errno, "the store in %s cannot be opened", directory_path);
 		goto done;
 	}
-	if (salvage_check(fd, &check, error) != 0)
+	if (salvage_check(fd, NULL, &check, error) != 0 || check_seal(&directory, fd, &check, error) != 0)
 		goto done;
 	snprintf(report, size,
 	        "%" PRIu64 " records are sound (%" PRIu64 " answers, %" PRIu64 " sets of trials, %" PRIu64

@@ -18,8 +18,11 @@ enum {
 	PAGE_HEADER = 16,
 	NODE_HEADER = 8,
 	KEY_MAX = 511,
-	DEPTH_MAX = 32, /* of LMDB's own cursors */
-	META_SIZE = PAGE_HEADER + 136,
+	DEPTH_MAX = 32,     /* of LMDB's own cursors */
+	SHORT_MAX = 131072, /* pages that one transaction may have touched, and so left unwritten */
+
+	FREED_FLAGS = 0x08, /* keys are integers */
+	FREED_ANY = 0x4000, /* that a tool of LMDB's opened it as one file is remembered there */
 
 	FLAG_BRANCH = 0x01,
 	FLAG_LEAF = 0x02,
@@ -83,11 +86,16 @@ struct meta {
 
 static void load_tree(const uint8_t *at, struct pages_tree *tree)
 {
+	tree->flags = load_u16(at + 4);
+	tree->branch = load_u64(at + 8);
+	tree->leaf = load_u64(at + 16);
+	tree->overflow = load_u64(at + 24);
 	tree->depth = load_u16(at + 6);
 	tree->entries = load_u64(at + 32);
 	tree->root = load_u64(at + 40);
 }
 
+/* Whether it is a meta page of this LMDB's; what it says is not judged. */
 static enum pages_state load_meta(const uint8_t *page, struct meta *meta, uint32_t *version)
 {
 	const uint8_t *at = page + PAGE_HEADER;
@@ -99,7 +107,7 @@ static enum pages_state load_meta(const uint8_t *page, struct meta *meta, uint32
 	*version = load_u32(at + LMDB_MAGIC_SIZE);
 	if (*version != LMDB_VERSION)
 		return PAGES_FOREIGN;
-	if ((load_u16(page + 10) & FLAG_META) == 0)
+	if (load_u16(page + 10) != FLAG_META || load_u64(page) > 1)
 		return PAGES_BAD;
 	meta->page_size = load_u32(at + 24);
 	load_tree(at + 24, &meta->freed);
@@ -107,16 +115,46 @@ static enum pages_state load_meta(const uint8_t *page, struct meta *meta, uint32
 	meta->last_page = load_u64(at + 120);
 	meta->transaction = load_u64(at + 128);
 	if (meta->page_size < PAGE_MIN || meta->page_size > PAGE_MAX ||
-	        (meta->page_size & (meta->page_size - 1)) != 0 || meta->last_page < 1 ||
-	        meta->main.depth > DEPTH_MAX || meta->freed.depth > DEPTH_MAX)
+	        (meta->page_size & (meta->page_size - 1)) != 0)
 		return PAGES_BAD;
 	return PAGES_OPEN;
+}
+
+static bool judge_tree(const struct pages_tree *tree, uint64_t last_page)
+{
+	if (tree->depth == 0)
+		return tree->root == no_page && tree->entries == 0;
+	return tree->depth <= DEPTH_MAX && tree->root >= 2 && tree->root <= last_page && tree->entries > 0 &&
+	        tree->leaf > 0 && tree->branch < last_page && tree->leaf < last_page &&
+	        tree->overflow < last_page &&
+	        (tree->depth == 1 ? tree->branch == 0 && tree->leaf == 1 : tree->branch > 0);
+}
+
+/* Whether LMDB may act upon it. */
+static bool judge_meta(const struct meta *meta, uint64_t size)
+{
+	const struct pages_tree *main = &meta->main, *freed = &meta->freed;
+
+	return meta->last_page >= 1 && meta->last_page <= size / meta->page_size + SHORT_MAX &&
+	        main->flags == 0 && (freed->flags & ~(uint32_t)FREED_ANY) == FREED_FLAGS &&
+	        judge_tree(main, meta->last_page) && judge_tree(freed, meta->last_page) &&
+	        main->branch + main->leaf + main->overflow + freed->branch + freed->leaf + freed->overflow <=
+	        meta->last_page - 1;
+}
+
+/* Each commit writes the page that its number's last bit names, and leaves the other as the commit before wrote it. */
+static bool judge_numbers(uint64_t first, uint64_t second)
+{
+	if (first == 0 && second == 0)
+		return true; /* nothing was committed yet */
+	return first % 2 == 0 && second % 2 == 1 && (first + 1 == second || second + 1 == first);
 }
 
 static void use_meta(struct pages *pages, const struct meta *meta)
 {
 	pages->page_size = meta->page_size;
 	pages->last_page = meta->last_page;
+	pages->transaction = meta->transaction;
 	pages->freed = meta->freed;
 	pages->main = meta->main;
 }
@@ -133,54 +171,102 @@ static int examine_file(struct pages *pages, int fd, struct ft_error *error)
 	return 0;
 }
 
+bool pages_copy_header(int fd, uint32_t page_size, uint8_t header[PAGES_HEADER_SIZE], uint32_t *found_size)
+{
+	if (read_at(fd, 0, header, PAGES_META_SIZE) != PAGES_META_SIZE)
+		return false;
+	if (page_size == 0)
+		page_size = load_u32(header + PAGE_HEADER + 24);
+	*found_size = page_size;
+	return page_size >= PAGE_MIN && page_size <= PAGE_MAX &&
+	        read_at(fd, page_size, header + PAGES_META_SIZE, PAGES_META_SIZE) == PAGES_META_SIZE;
+}
+
+int pages_put_header(
+        int fd, uint32_t page_size, const uint8_t header[PAGES_HEADER_SIZE], struct ft_error *error)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		if (pwrite(fd, header + (size_t)i * PAGES_META_SIZE, PAGES_META_SIZE, (off_t)i * page_size) !=
+		        PAGES_META_SIZE)
+			return ft_fail_errno(error, errno, "the header of the store cannot be written");
+	}
+	return fsync(fd) == 0 ? 0 : ft_fail_errno(error, errno, "the header of the store cannot be written");
+}
+
+static void open_header(struct pages *pages, const uint8_t *header, enum pages_state *state)
+{
+	struct meta first = {0}, second = {0};
+	uint32_t version = 0;
+	enum pages_state one = load_meta(header, &first, &version);
+	enum pages_state other;
+
+	pages->version = version;
+	other = load_meta(header + PAGES_META_SIZE, &second, &version);
+	/* A number that one of the two alone has is damage: nobody writes a store whose halves are of two kinds. */
+	*state = one == PAGES_FOREIGN && other != PAGES_OPEN ? PAGES_FOREIGN : PAGES_BAD;
+	if (one != PAGES_OPEN || other != PAGES_OPEN || load_u64(header) != 0 ||
+	        load_u64(header + PAGES_META_SIZE) != 1 || first.page_size != second.page_size ||
+	        !judge_numbers(first.transaction, second.transaction))
+		return;
+	use_meta(pages, second.transaction > first.transaction ? &second : &first);
+	if (judge_meta(second.transaction > first.transaction ? &second : &first, pages->size))
+		*state = PAGES_OPEN;
+}
+
 int pages_open(struct pages *pages, int fd, enum pages_state *state, struct ft_error *error)
 {
-	uint8_t page[META_SIZE];
-	struct meta first, second;
-	uint32_t version = 0;
+	uint8_t header[PAGES_HEADER_SIZE] = {0};
+	uint32_t page_size;
 
 	if (examine_file(pages, fd, error) != 0)
 		return -1;
 	*state = pages->size == 0 ? PAGES_EMPTY : PAGES_BAD;
-	if (read_at(fd, 0, page, sizeof(page)) != sizeof(page))
+	if (pages->size < PAGES_META_SIZE)
 		return 0;
-	*state = load_meta(page, &first, &version);
-	pages->version = version;
-	if (*state != PAGES_OPEN)
-		return 0;
-	/* LMDB needs both pages to be there, and to be what it wrote. */
-	*state = PAGES_BAD;
-	if (read_at(fd, first.page_size, page, sizeof(page)) != sizeof(page) ||
-	        load_meta(page, &second, &version) != PAGES_OPEN || second.page_size != first.page_size)
-		return 0;
-	use_meta(pages, second.transaction > first.transaction ? &second : &first);
-	*state = PAGES_OPEN;
+	/* Where the second page stands a damaged first one does not tell. */
+	if (!pages_copy_header(fd, 0, header, &page_size)) {
+		struct pages each[2];
+
+		if (pages_open_each(each, fd, NULL) == 1)
+			return 0;
+	}
+	open_header(pages, header, state);
 	return 0;
 }
 
-int pages_open_older(struct pages *pages, int fd, enum pages_state *state, struct ft_error *error)
+int pages_open_with(struct pages *pages, int fd, uint32_t page_size, const uint8_t header[PAGES_HEADER_SIZE],
+        enum pages_state *state, struct ft_error *error)
 {
-	uint8_t page[META_SIZE];
-	struct meta meta;
-	bool found = false;
-	uint64_t oldest = 0;
-	uint32_t version;
-
 	if (examine_file(pages, fd, error) != 0)
 		return -1;
-	*state = PAGES_BAD;
-	/* Where the second one stands depends on the page size, which a damaged first one does not tell. */
-	for (uint64_t at = 0; at <= PAGE_MAX; at = at == 0 ? PAGE_MIN : 2 * at) {
-		if (read_at(fd, at, page, sizeof(page)) != sizeof(page) ||
-		        load_meta(page, &meta, &version) != PAGES_OPEN || (at != 0 && meta.page_size != at) ||
-		        (found && meta.transaction >= oldest))
-			continue;
-		found = true;
-		oldest = meta.transaction;
-		use_meta(pages, &meta);
-		*state = PAGES_OPEN;
-	}
+	open_header(pages, header, state);
+	if (*state == PAGES_OPEN && pages->page_size != page_size)
+		*state = PAGES_BAD;
 	return 0;
+}
+
+int pages_open_each(struct pages pages[2], int fd, struct ft_error *error)
+{
+	uint8_t page[PAGES_META_SIZE];
+	struct meta meta;
+	int count = 0;
+	uint32_t version;
+
+	/* Where the second one stands depends on the page size, which a damaged first one does not tell. */
+	for (uint64_t at = 0; at <= PAGE_MAX && count < 2; at = at == 0 ? PAGE_MIN : 2 * at) {
+		if (examine_file(&pages[count], fd, error) != 0)
+			return -1;
+		if (read_at(fd, at, page, sizeof(page)) == sizeof(page) &&
+		        load_meta(page, &meta, &version) == PAGES_OPEN && (at == 0 || meta.page_size == at))
+			use_meta(&pages[count++], &meta);
+	}
+	if (count == 2 && pages[0].transaction > pages[1].transaction) {
+		struct pages newer = pages[0];
+
+		pages[0] = pages[1];
+		pages[1] = newer;
+	}
+	return count;
 }
 
 bool pages_short(const struct pages *pages)
@@ -369,6 +455,8 @@ struct walk {
 	bool last_counts; /* a separator: the next key may equal it */
 	bool stop, no_memory;
 	uint64_t records;
+	uint64_t branch, leaf, overflow; /* pages */
+	uint64_t unwritten;              /* free pages behind the end of the file */
 };
 
 __attribute__((format(printf, 2, 3))) static void lose(struct walk *walk, const char *format, ...)
@@ -414,6 +502,12 @@ static void check_order(struct walk *walk, uint64_t page, const struct node *nod
 	walk->last_counts = separator;
 }
 
+static void check_last(struct walk *walk, uint64_t page)
+{
+	if (page > walk->pages->last_page)
+		lose(walk, "page %" PRIu64 " is behind the last one", page);
+}
+
 /* NULL if it cannot be read. */
 static const uint8_t *fetch_value(struct walk *walk, uint64_t page, const struct node *node)
 {
@@ -428,6 +522,8 @@ static const uint8_t *fetch_value(struct walk *walk, uint64_t page, const struct
 		lose(walk, "a large value of page %" PRIu64 " cannot be read", page);
 		return NULL;
 	}
+	check_last(walk, first + count - 1);
+	walk->overflow += count;
 	if (!reach(walk, first, count)) {
 		lose(walk, "page %" PRIu64 " is used twice", first);
 		return NULL;
@@ -470,7 +566,7 @@ static void walk_leaf(struct walk *walk, uint64_t number, const uint8_t *page)
 }
 
 /* Loads the page into the level's slot of the stack; false (and counted) if it cannot be used. */
-static uint8_t *enter_page(struct walk *walk, uint64_t number, uint32_t level)
+static uint8_t *enter_page(struct walk *walk, uint64_t number, uint32_t level, uint32_t depth)
 {
 	uint8_t *page = walk->stack + (size_t)level * walk->pages->page_size;
 
@@ -478,6 +574,11 @@ static uint8_t *enter_page(struct walk *walk, uint64_t number, uint32_t level)
 		lose(walk, "page %" PRIu64 " is damaged or missing", number);
 		return NULL;
 	}
+	check_last(walk, number);
+	if (is_leaf(page) != (level + 1 == depth))
+		lose(walk, "page %" PRIu64 " is not at its depth", number);
+	walk->leaf += is_leaf(page);
+	walk->branch += !is_leaf(page);
 	if (!reach(walk, number, 1)) {
 		lose(walk, "page %" PRIu64 " is used twice", number);
 		return NULL;
@@ -495,7 +596,7 @@ static void walk_tree(struct walk *walk, const struct pages_tree *tree)
 
 	if (tree->root == no_page)
 		return;
-	page[0] = enter_page(walk, tree->root, 0);
+	page[0] = enter_page(walk, tree->root, 0, tree->depth);
 	if (page[0] == NULL)
 		return;
 	while (!walk->stop && !walk->no_memory) {
@@ -520,7 +621,7 @@ static void walk_tree(struct walk *walk, const struct pages_tree *tree)
 			lose(walk, "page %" PRIu64 " is deeper than the tree", number[level]);
 			continue;
 		}
-		uint8_t *child = enter_page(walk, node.child, level + 1);
+		uint8_t *child = enter_page(walk, node.child, level + 1, tree->depth);
 		if (child != NULL) {
 			level++;
 			page[level] = child;
@@ -549,10 +650,24 @@ static bool check_freed(void *data, const void *key, size_t key_length, const vo
 
 		if (page < 2 || page > walk->pages->last_page)
 			lose(walk, "the list of free pages names page %" PRIu64 ", which there is not", page);
-		else if (page < whole && !reach(walk, page, 1))
+		else if (page >= whole)
+			walk->unwritten++;
+		else if (!reach(walk, page, 1))
 			lose(walk, "page %" PRIu64 " is both free and in use", page);
 	}
 	return true;
+}
+
+/* What the header counts must be what was found, where nothing was lost on the way. */
+static void check_counts(struct walk *walk, const struct pages_tree *tree, const char *what)
+{
+	if (walk->stop || walk->no_memory || walk->report->lost > 0)
+		return;
+	if (walk->records != tree->entries)
+		lose(walk, "%" PRIu64 " %s were found where there should be %" PRIu64, walk->records, what,
+		        tree->entries);
+	else if (walk->branch != tree->branch || walk->leaf != tree->leaf || walk->overflow != tree->overflow)
+		lose(walk, "the pages of the %s are not as many as there should be", what);
 }
 
 int pages_walk(const struct pages *pages, bool freed, pages_visit visit, void *data,
@@ -571,15 +686,17 @@ int pages_walk(const struct pages *pages, bool freed, pages_visit visit, void *d
 	}
 	walk_tree(&walk, &pages->main);
 	report->records = walk.records;
-	if (!walk.stop && report->lost == 0 && walk.records != pages->main.entries)
-		lose(&walk, "%" PRIu64 " records were found where there should be %" PRIu64, walk.records,
-		        pages->main.entries);
+	check_counts(&walk, &pages->main, "records");
 	if (!freed || walk.stop || walk.no_memory)
 		goto done;
 	lists.reached = walk.reached;
 	lists.stack = walk.stack;
 	lists.data = &lists;
 	walk_tree(&lists, &pages->freed);
+	check_counts(&lists, &pages->freed, "lists of free pages");
+	/* A page that a transaction took and gave back may never have been written, but it is free then. */
+	if (report->lost == 0 && pages->last_page >= whole && lists.unwritten != pages->last_page + 1 - whole)
+		lose(&lists, "the file ends before page %" PRIu64 ", which is not free", pages->last_page);
 	free(lists.value);
 	walk.no_memory = lists.no_memory;
 done:

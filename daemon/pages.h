@@ -22,7 +22,8 @@ enum pages_state {
 };
 
 struct pages_tree {
-	uint32_t depth;
+	uint32_t depth, flags;
+	uint64_t branch, leaf, overflow; /* pages */
 	uint64_t entries;
 	uint64_t root; /* UINT64_MAX: empty */
 };
@@ -34,14 +35,28 @@ struct pages {
 	uint32_t version;   /* of LMDB's format */
 	uint64_t last_page; /* ever used, as the header says; the file may end before if that one was never
 	                       written */
+	uint64_t transaction;
 	struct pages_tree freed, main;
 };
 
-/* Reads the header. -1 only if the file cannot be read at all. */
+/* The two meta pages as they stand in the file, one after the other. */
+enum { PAGES_META_SIZE = 152, PAGES_HEADER_SIZE = 2 * PAGES_META_SIZE };
+
+/* Copies the header out; false if it cannot be read. page_size 0: what the first meta page says. */
+bool pages_copy_header(int fd, uint32_t page_size, uint8_t header[PAGES_HEADER_SIZE], uint32_t *found_size);
+/* Writes it, durably. */
+int pages_put_header(
+        int fd, uint32_t page_size, const uint8_t header[PAGES_HEADER_SIZE], struct ft_error *error);
+
+/* Reads the header, and judges every field of it that LMDB would act upon. -1 only if the file cannot be read at all. */
 int pages_open(struct pages *pages, int fd, enum pages_state *state, struct ft_error *error);
-/* As pages_open, for salvage: takes one of the two meta pages although the other may be damaged. The older
- * one describes the store as it was a transaction before. */
-int pages_open_older(struct pages *pages, int fd, enum pages_state *state, struct ft_error *error);
+/* The same with this header instead of the file's. */
+int pages_open_with(struct pages *pages, int fd, uint32_t page_size, const uint8_t header[PAGES_HEADER_SIZE],
+        enum pages_state *state, struct ft_error *error);
+/* For salvage: opens as each meta page says by itself that can be told for one, however little it is to be believed, the
+ * one of the lower transaction number first. The older one describes the store as it was a transaction before. Gives how
+ * many there are, -1 on an error. */
+int pages_open_each(struct pages pages[2], int fd, struct ft_error *error);
 /* Whether the file is shorter than the header says. Most often damage, but not always: pages that were
  * allocated and given back in one transaction are counted and never written. pages_walk tells. */
 bool pages_short(const struct pages *pages);

@@ -74,7 +74,8 @@ static bool read_all(int fd, void *data, size_t length)
 }
 
 /* Runs `body` in a child, whose end of the pipe is `out`. */
-static pid_t start_child(void (*body)(int fd, int out), int fd, int *in, struct ft_error *error)
+static pid_t start_child(void (*body)(int fd, const struct seal *seal, int out), int fd,
+        const struct seal *seal, int *in, struct ft_error *error)
 {
 	int ends[2];
 	pid_t parent = getpid();
@@ -96,7 +97,7 @@ static pid_t start_child(void (*body)(int fd, int out), int fd, int *in, struct 
 			_exit(1);
 		close(ends[0]);
 		signal(SIGPIPE, SIG_DFL);
-		body(fd, ends[1]);
+		body(fd, seal, ends[1]);
 		_exit(0);
 	}
 	close(ends[1]);
@@ -134,14 +135,15 @@ static bool check_record(void *data, const void *key, size_t key_length, const v
 	return true;
 }
 
-int salvage_check(int fd, struct salvage_check *check, struct ft_error *error)
+int salvage_check(int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error)
 {
 	struct pages pages;
 	struct pages_report report;
 	enum pages_state state;
 
 	memset(check, 0, sizeof(*check));
-	if (pages_open(&pages, fd, &state, error) != 0)
+	if ((seal == NULL ? pages_open(&pages, fd, &state, error)
+	                  : pages_open_with(&pages, fd, seal->page_size, seal->header, &state, error)) != 0)
 		return -1;
 	if (state != PAGES_OPEN) {
 		snprintf(check->reason, sizeof(check->reason), "%s",
@@ -163,21 +165,22 @@ struct check_message {
 	struct ft_error error;
 };
 
-static void check_child(int fd, int out)
+static void check_child(int fd, const struct seal *seal, int out)
 {
 	struct check_message message;
 
 	memset(&message, 0, sizeof(message));
-	message.failed = salvage_check(fd, &message.check, &message.error);
+	message.failed = salvage_check(fd, seal, &message.check, &message.error);
 	write_all(out, &message, sizeof(message));
 }
 
-int salvage_check_in_child(int fd, struct salvage_check *check, struct ft_error *error)
+int salvage_check_in_child(
+        int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error)
 {
 	struct check_message message;
 	int in = -1, signal = 0;
 	bool whole, ended;
-	pid_t child = start_child(check_child, fd, &in, error);
+	pid_t child = start_child(check_child, fd, seal, &in, error);
 
 	if (child < 0)
 		return -1;
@@ -225,32 +228,68 @@ static bool send_record(void *data, const void *key, size_t key_length, const vo
 	        write_all(sender->out, value, length);
 }
 
-static void send_child(int fd, int out)
+/* How far on a state of the store is, by what it says of itself: commits that changed answers count, then all. */
+static bool is_newer(const struct pages *a, const struct pages *b)
+{
+	uint64_t generation[2] = {0, 0};
+	const struct pages *const each[2] = {a, b};
+
+	for (int i = 0; i < 2; i++) {
+		struct record_key key;
+		struct record_meta meta;
+		struct ft_view body;
+		uint8_t value[256];
+		size_t length;
+
+		record_key_meta(&key, 0);
+		if (pages_get(each[i], key.data, key.length, value, sizeof(value), &length) == 1 &&
+		        record_open(key.data, key.length, value, length, &body) &&
+		        record_read_meta(body, &meta))
+			generation[i] = meta.generation;
+	}
+	return generation[0] != generation[1] ? generation[0] > generation[1]
+	                                      : a->transaction > b->transaction;
+}
+
+/* Where something is lost, the state of one transaction before may still have it. The one to be believed goes last, so that
+ * what it has replaces what the other had: a whole one before one that is not, else the newer. */
+static void send_child(int fd, const struct seal *seal, int out)
 {
 	struct sender sender = {.out = out};
 	struct frame end = {0, 0, 0};
-	struct pages newest, older;
-	struct pages_report report;
-	enum pages_state newest_state, older_state;
+	struct pages each[2], newest;
+	struct pages_report report[2];
+	enum pages_state state;
+	int count = pages_open_each(each, fd, NULL);
+	int last;
 
-	if (pages_open(&newest, fd, &newest_state, NULL) != 0 ||
-	        pages_open_older(&older, fd, &older_state, NULL) != 0)
+	(void)seal;
+	if (count < 0 || pages_open(&newest, fd, &state, NULL) != 0)
 		_exit(1);
-	if (newest_state == PAGES_OPEN) {
-		if (pages_walk(&newest, false, NULL, NULL, &report, NULL) != 0)
+	if (state == PAGES_OPEN) {
+		if (pages_walk(&newest, false, NULL, NULL, &report[0], NULL) != 0)
 			_exit(1);
-		end.lost = report.lost;
+		end.lost = report[0].lost;
+		if (end.lost == 0 || count == 0) {
+			each[0] = newest;
+			count = 1;
+		}
 	} else {
 		end.lost = 1;
 	}
-	/* Where something is lost, the state of one transaction before may still have it. It goes first, so
-	 * that whatever the newest state has replaces it. */
-	if (end.lost > 0 && older_state == PAGES_OPEN &&
-	        pages_walk(&older, false, send_record, &sender, &report, NULL) != 0)
+	for (int i = 0; i < count; i++) {
+		if (pages_walk(&each[i], false, NULL, NULL, &report[i], NULL) != 0)
+			_exit(1);
+	}
+	last = count - 1;
+	if (count == 2 && state != PAGES_OPEN &&
+	        ((report[0].lost == 0) != (report[1].lost == 0) ? report[0].lost == 0
+	                                                        : is_newer(&each[0], &each[1])))
+		last = 0;
+	if (count == 2 && pages_walk(&each[1 - last], false, send_record, &sender, &report[0], NULL) != 0)
 		_exit(1);
 	sender.damaged = 0;
-	if (newest_state == PAGES_OPEN &&
-	        pages_walk(&newest, false, send_record, &sender, &report, NULL) != 0)
+	if (count > 0 && pages_walk(&each[last], false, send_record, &sender, &report[0], NULL) != 0)
 		_exit(1);
 	end.lost += sender.damaged;
 	write_all(out, &end, sizeof(end));
@@ -436,7 +475,7 @@ int salvage_rebuild(struct directory *directory, uint64_t map_bytes, struct salv
 		goto done;
 	}
 	if (fd >= 0) {
-		child = start_child(send_child, fd, &in, error);
+		child = start_child(send_child, fd, NULL, &in, error);
 		if (child < 0)
 			goto done;
 	}

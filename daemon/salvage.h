@@ -6,6 +6,7 @@
 #define FLYTUNE_DAEMON_SALVAGE_H
 
 #include "daemon/directory.h"
+#include "daemon/pages.h"
 
 enum { SALVAGE_KINDS = 8 };
 
@@ -18,10 +19,23 @@ struct salvage_check {
 };
 extern const char salvage_kinds[SALVAGE_KINDS];
 
-/* In this process. */
-int salvage_check(int fd, struct salvage_check *check, struct ft_error *error);
+/* The header as it was at the last end in peace, kept beside the data file: a copy with a checksum, of what LMDB trusts and
+ * keeps none for. */
+struct seal {
+	uint64_t size; /* of the data file */
+	uint32_t page_size;
+	uint8_t header[PAGES_HEADER_SIZE];
+};
+/* Says of the data file how it is now; after the environment was closed. Failing costs a check at the next start. */
+void seal_write(const struct directory *directory);
+/* False if there is none that holds. */
+bool seal_read(const struct directory *directory, struct seal *seal);
+
+/* In this process; under the seal's header, unless it is NULL. */
+int salvage_check(int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error);
 /* The same in a child; one that dies is a store that is not sound. */
-int salvage_check_in_child(int fd, struct salvage_check *check, struct ft_error *error);
+int salvage_check_in_child(
+        int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error);
 
 struct salvage_result {
 	uint64_t kept;

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "daemon/salvage.h"
 #include "daemon/store_internal.h"
 #include "proto/clock.h"
 
@@ -22,6 +23,7 @@ const struct store_limits store_limits_usual = {
         .refuse_percent = 95,
         .probe_ms = 2000,
         .probe_most_ms = 60000,
+        .always_bytes = UINT64_C(8) << 20,
         .check_bytes = UINT64_C(64) << 20,
 };
 
@@ -194,6 +196,7 @@ static void finish_closing(struct store *store)
 	if (store->env != NULL)
 		mdb_env_close(store->env);
 	store->env = NULL;
+	seal_write(&store->directory);
 	atomic_store(&store->parked, true);
 	directory_close(&store->directory, true);
 	uv_close((uv_handle_t *)&store->async, on_handle_closed);

@@ -33,6 +33,7 @@ struct store_limits {
 	        refuse_percent; /* of the map: new jobs, trials and imports are refused, single answers are not */
 	uint32_t probe_ms; /* after the first write that fails; the pause doubles from attempt to attempt */
 	uint32_t probe_most_ms; /* and grows no longer than this */
+	uint64_t always_bytes;  /* a store up to this size is checked at every start */
 	uint64_t check_bytes;   /* after a run that did not end in peace: a store up to this size is always
 	                            checked, a larger one if a signal such as SIGBUS ended the run, or at the
 	                            second such run in a row */
