@@ -326,6 +326,31 @@ def write_relay(path, word):
     return path
 
 
+class Asker:
+    """The C program that uses the library."""
+
+    def __init__(self, path):
+        self.process = subprocess.Popen([str(program("ask"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, "FLYTUNE_SOCKET": str(path)})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        assert self.process.wait(DEADLINE) == 0
+
+    def lookup(self, m=64):
+        """source, flags, seconds, reason"""
+        self.process.stdin.write(f"{m}\n")
+        self.process.stdin.flush()
+        source, flags, ns, *reason = self.process.stdout.readline().rstrip("\n").split(" ", 3)
+        return source, int(flags), int(ns) / 1e9, " ".join(reason)
+
+
+AWAY, KEPT = 1, 2  # of an asker's flags
+
+
 class Daemon:
     """One flytuned with a state directory, socket and log of its own."""
 

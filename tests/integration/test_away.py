@@ -10,32 +10,7 @@ import time
 import pytest
 
 import harness
-from harness import ctl, shape
-
-
-class Asker:
-    """The C program that uses the library."""
-
-    def __init__(self, path):
-        self.process = subprocess.Popen([str(harness.program("ask"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env={**os.environ, "FLYTUNE_SOCKET": str(path)})
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        assert self.process.wait(harness.DEADLINE) == 0
-
-    def lookup(self, m=64):
-        """source, flags, seconds, reason"""
-        self.process.stdin.write(f"{m}\n")
-        self.process.stdin.flush()
-        source, flags, ns, *reason = self.process.stdout.readline().rstrip("\n").split(" ", 3)
-        return source, int(flags), int(ns) / 1e9, " ".join(reason)
-
-
-AWAY, KEPT = 1, 2
+from harness import AWAY, KEPT, Asker, ctl, shape
 
 
 def test_without_a_daemon_the_library_answers_the_default_in_under_1_ms(tmp_path):

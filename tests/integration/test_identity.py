@@ -169,6 +169,23 @@ def test_who_relies_on_answers_without_asking_is_told_that_the_device_changed(da
         heard("tuned")
 
 
+@needs_two_cores
+def test_answers_that_a_client_keeps_are_taken_back_when_the_device_changes(daemons):
+    """Nobody asks the daemon for anything: the client answers by itself."""
+    daemon = daemons().start()
+    daemon.tune("--budget", 5, m=1)
+    with harness.Asker(daemon.path) as asker:
+        assert asker.lookup(1)[0] == "tuned"
+        asked = daemon.status()["lookups"]["tuned"]
+        for _ in range(20):
+            assert asker.lookup(1)[0] == "tuned"
+        assert daemon.status()["lookups"]["tuned"] == asked, "it keeps the answer"
+        os.sched_setaffinity(daemon.pid, affinity()[:1])
+        until(lambda: asker.lookup(1)[0] == "default", "it is told to ask again")
+        os.sched_setaffinity(daemon.pid, affinity())
+        until(lambda: asker.lookup(1)[0] == "tuned", "the results are back")
+
+
 @contextlib.contextmanager
 def control_group(controller):
     """A control group of its own, of whichever version this machine has; gives its folder."""

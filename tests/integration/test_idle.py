@@ -34,6 +34,21 @@ def test_idle_it_sleeps_and_is_small(daemons, runner):
     assert memory < 10 * 1024
 
 
+def test_for_clients_that_keep_answers_it_looks_once_a_second(daemons, runner):
+    """Whether what they keep still is of the device that there is: nothing else would tell."""
+    daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
+    daemon.tune(m=1)
+    with harness.Asker(daemon.path) as asker:
+        assert asker.lookup(1)[0] == "tuned"
+        for pid in set(runner.pids()):
+            harness.await_death(pid)
+        before = harness.wakeups(daemon.pid)
+        select.select([], [], [], WINDOW)
+        woken = harness.wakeups(daemon.pid) - before
+    print(f"{woken} wake-ups in {WINDOW:g} s")
+    assert 0 < woken < 4 * WINDOW
+
+
 def test_it_starts_quickly(daemons, runner):
     daemon = daemons(runner).start()
     daemon.tune()
