@@ -43,6 +43,7 @@ struct ft_backend_sweep {
 	const char *code_dir; /* NULL: keep no code */
 	size_t count;
 	const struct ft_config *config;
+	size_t standard; /* index of the default */
 };
 
 /* What the system says of the time since it was asked last. */

@@ -25,7 +25,7 @@
 
 /* METHOD.md gives the reasons for what is measured, and how. */
 enum {
-	TIMING_REVISION = 2, /* raised when the same machine would get other times */
+	TIMING_REVISION = 3, /* raised when the same machine would get other times */
 	GUARD = 4096,        /* bytes before and after an array */
 	POISON = 0xff,       /* NaN in every type */
 	MEBIBYTE = 1 << 20,
@@ -34,7 +34,15 @@ enum {
 	IN_PLACE_ROWS = 16, /* checked in place */
 	WARM_MS = 50,
 	SETS_MOST = 1 << 20,
-	ROOM_PART = 2, /* of the free memory, a sweep takes at most one part in so many */
+	ROOM_PART = 2,   /* of the free memory, a sweep takes at most one part in so many */
+	COLD_LEAST = 4,  /* caches that the arrays to time with are as large as, at the least */
+	COLD_ENOUGH = 8, /* where no launch was seen to be any faster in fewer */
+	COLD_MOST = 16,
+	WARM_PART = 2, /* of the last-level cache, which stays in it */
+	COLD_RISE =
+	        3, /* percent that a launch takes longer in twice the arrays where they are still too few */
+	WARM_RISE = 10, /* than in a cache, where memory is what it waits for */
+	COLD_TURNS = 3, /* in which that is looked at, as long as that is cheap */
 	PAGE = 4096,
 	HUGE_PAGE = 2 << 20,
 	WINDOWS = 15, /* of a sample, where launches are short */
@@ -47,6 +55,7 @@ enum {
 static const uint64_t spread_ns = 1000000000; /* of the first rounds */
 static const uint64_t sample_ns = 1000000;    /* of one sample, at least */
 static const uint64_t patience_ns = 8000000;  /* spent on one that is disturbed, at most */
+static const uint64_t look_ns = 100000000;    /* spent on each size of the arrays, at most */
 static const uint64_t cools_ns = 10000000;    /* without work; then clocks have to be brought up again */
 
 /* One array of the problem: guards around m rows at the problem's stride. */
@@ -71,10 +80,10 @@ struct batch {
 struct arena {
 	char *pattern; /* of a piece of the inputs */
 	char *memory;
-	size_t room; /* bytes of inputs, and as many of outputs behind them */
-	size_t size; /* as mapped */
+	size_t room;   /* bytes for inputs, and as many for outputs behind them */
+	size_t filled; /* of them, so many as there are; the rest takes no memory */
+	size_t size;   /* as mapped */
 	enum rmsnorm_dtype dtype;
-	bool filled;
 	uint64_t made; /* for whoever counts what sweeps share */
 };
 
@@ -105,12 +114,19 @@ struct cpu {
 	struct batch *batch;
 	bool *sampled; /* the sample that is thrown away was taken */
 	struct windows *windows;
-	size_t warm_index;
+	size_t standard;
+	size_t built;      /* the last one */
+	size_t warm_index; /* the default if it is right, else the first that is; count: none yet */
 	struct rmsnorm_problem problem;
 	struct extent extent;
 	char *memory; /* the pair of arrays that is verified with */
 	size_t memory_size;
 	size_t sets; /* pairs of arrays to time with */
+	size_t most; /* of them, by what memory there is */
+	/* Whether they are enough was looked at: picoseconds a launch in what a cache holds, in half of them, and in all. */
+	bool looked;
+	uint64_t warm_ps, half_ps, whole_ps;
+	size_t rows; /* of a pair that is timed: all of them but then */
 	bool shared; /* memory was short: the one pair serves both */
 	size_t at;   /* the pair that is next */
 	size_t step; /* from one to the next, so that no prefetcher guesses it */
@@ -389,16 +405,17 @@ static void poison(struct cpu *cpu, char *array, size_t size)
 	in_parallel(cpu, pieces_of(size), poison_block, &blocks);
 }
 
-/* The pattern to all pieces of an arena's inputs, where it is not there yet or no longer; and outputs that are there. */
+/* The pattern to a piece of an arena's inputs, where it is not there yet or no longer; and an output that is there. */
 static void spread_piece(void *context, size_t index)
 {
 	const struct arena *arena = context;
-	size_t offset = index * PIECE;
-	if (offset < arena->room && memcmp(arena->memory + offset, arena->pattern, PIECE) != 0)
-		memcpy(arena->memory + offset, arena->pattern, PIECE);
-	else if (offset >= arena->room && !arena->filled)
-		memset(arena->memory + offset, 0,
-		        arena->size - offset > PIECE ? PIECE : arena->size - offset);
+	char *input = arena->memory + index * PIECE;
+	if (index * PIECE >= arena->filled) {
+		memcpy(input, arena->pattern, PIECE);
+		memset(input + arena->room, 0, PIECE);
+	} else if (memcmp(input, arena->pattern, PIECE) != 0) {
+		memcpy(input, arena->pattern, PIECE);
+	}
 }
 
 static void hash_block(void *context, size_t index)
@@ -468,29 +485,39 @@ static size_t choose_step(size_t sets)
 	return step;
 }
 
-/* How many pairs: together more than the last-level cache, within what memory there is. */
+/* Bytes of a pair that a launch reads or writes. */
+static uint64_t touched(const struct cpu *cpu)
+{
+	return 2 * cpu->problem.m * (uint64_t)cpu->extent.row;
+}
+
+/* How many pairs at first, and at the most, within what memory there is. */
 static int choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error)
 {
-	const struct rmsnorm_problem *problem = &cpu->problem;
 	const uint64_t verified = (uint64_t)cpu->extent.input + cpu->extent.size;
 	const uint64_t timed = 2 * (uint64_t)cpu->extent.slot;
 	const uint64_t rest = 2 * (uint64_t)HUGE_PAGE; /* by which an arena is larger than what it holds */
-	const uint64_t touched = 2 * problem->m * (uint64_t)cpu->extent.row;
-	uint64_t room = (ft_host_free_memory("") + cpu->arena.size) / ROOM_PART;
+	const uint64_t cache = cpu->device.traits.cache;
+	uint64_t room = (ft_host_free_memory("") + 2 * cpu->arena.filled) / ROOM_PART;
 	if (cap != 0 && cap < room)
 		room = cap;
 	if (verified > room)
 		return ft_fail(error, FT_E_UNAVAILABLE,
 		        "the problem takes %" PRIu64 " MiB, and a sweep may use %" PRIu64 " MiB",
 		        verified / MEBIBYTE, room / MEBIBYTE);
-	uint64_t wanted = cpu->device.traits.cache + cpu->device.traits.cache / 4;
-	uint64_t sets = wanted / touched + 1;
-	if (sets > SETS_MOST)
-		sets = SETS_MOST;
 	uint64_t fit = room - verified > rest ? (room - verified - rest) / timed : 0;
+	uint64_t most = COLD_MOST * cache / touched(cpu) + 2;
+	most = most < SETS_MOST ? most : SETS_MOST;
 	cpu->shared = fit == 0;
-	cpu->sets = cpu->shared ? 1 : sets > fit ? fit : sets;
+	cpu->most = cpu->shared ? 1 : most < fit ? most : fit;
+	uint64_t first = COLD_LEAST * cache / touched(cpu) + 2;
+	cpu->sets = first < cpu->most ? first : cpu->most;
+	/* What a sweep before needed, this one will. */
+	while (!cpu->shared && 2 * cpu->sets <= cpu->most &&
+	        2 * cpu->sets * cpu->extent.slot <= cpu->arena.filled)
+		cpu->sets *= 2;
 	cpu->step = choose_step(cpu->sets);
+	cpu->looked = false;
 	return 0;
 }
 
@@ -533,16 +560,29 @@ static void free_arena(struct arena *arena)
 		munmap(arena->memory, arena->size);
 	free(arena->pattern);
 	arena->pattern = arena->memory = NULL;
-	arena->room = arena->size = 0;
-	arena->filled = false;
+	arena->room = arena->filled = arena->size = 0;
 }
 
-/* The one that is there serves if it is large enough and not so large that memory is only held. */
+/* So many pairs, all there. */
+static void use_sets(struct cpu *cpu, size_t sets)
+{
+	struct arena *arena = &cpu->arena;
+	const size_t pieces = cpu->shared ? 0 : pieces_of(sets * cpu->extent.slot);
+	cpu->sets = sets;
+	cpu->step = choose_step(sets);
+	cpu->at = 0;
+	if (pieces * PIECE <= arena->filled)
+		return;
+	in_parallel(cpu, pieces, spread_piece, arena);
+	arena->filled = pieces * PIECE;
+}
+
+/* The one that is there serves if there is room enough in it and no more memory taken than this sweep may have. */
 static int prepare_arena(struct cpu *cpu, struct ft_error *error)
 {
 	struct arena *arena = &cpu->arena;
-	const size_t wanted = cpu->sets * cpu->extent.slot;
-	if (!arena->memory || arena->room < wanted || arena->room / 2 > wanted + HUGE_PAGE) {
+	const size_t wanted = cpu->most * cpu->extent.slot;
+	if (!arena->memory || arena->room < wanted || arena->filled > wanted + HUGE_PAGE) {
 		free_arena(arena);
 		size_t room = (wanted + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 		arena->pattern = malloc(PIECE);
@@ -554,16 +594,16 @@ static int prepare_arena(struct cpu *cpu, struct ft_error *error)
 		arena->room = room;
 		arena->size = 2 * room + PAGE;
 	}
-	const bool usable = arena->filled && arena->dtype == cpu->problem.dtype;
+	const bool usable = arena->filled > 0 && arena->dtype == cpu->problem.dtype;
 	uint64_t state = mix(~cpu->seed);
 	for (size_t i = 0; i < PIECE / cpu->extent.element && !usable; i++)
 		store_element(cpu->problem.dtype, arena->pattern + i * cpu->extent.element,
 		        uniform(mix(state + i)));
 	/* One that served before may have been written to by what it served. */
-	in_parallel(cpu, (arena->size + PIECE - 1) / PIECE, spread_piece, arena);
+	in_parallel(cpu, arena->filled / PIECE, spread_piece, arena);
 	arena->dtype = cpu->problem.dtype;
-	arena->filled = true;
 	arena->made += !usable;
+	use_sets(cpu, cpu->sets);
 	return 0;
 }
 
@@ -616,9 +656,13 @@ static int cpu_prepare(
 	cpu->problem = rmsnorm_unpack(sweep->problem);
 	cpu->seed = sweep->seed;
 	cpu->count = sweep->count;
+	cpu->standard = sweep->standard;
+	cpu->built = sweep->count;
 	cpu->warm_index = sweep->count;
 	cpu->audited = sweep->count;
 	cpu->at = 0;
+	cpu->warm_ps = cpu->half_ps = cpu->whole_ps = 0;
+	cpu->rows = cpu->problem.m;
 	cpu->samples = 0;
 	cpu->disturbed = 0;
 	cpu->steal = (struct ft_steal){0};
@@ -710,6 +754,7 @@ static int cpu_build_wait(struct ft_backend *backend, struct ft_built *built, st
 		cpu->pending[i] = false;
 		*built = (struct ft_built){.index = i, .cached = true};
 		hash_plan(cpu, &cpu->plan[i], built->code);
+		cpu->built = i;
 		return 1;
 	}
 	return 0;
@@ -844,7 +889,7 @@ static int cpu_verify(struct ft_backend *backend, size_t index, double *largest,
 	/* An output that is wrong by a changed input is told as that. */
 	if (check_inputs(cpu, error) != 0)
 		result = 1;
-	if (result == 0 && cpu->warm_index == cpu->count)
+	if (result == 0 && (cpu->warm_index == cpu->count || index == cpu->standard))
 		cpu->warm_index = index;
 	return result;
 }
@@ -914,7 +959,7 @@ static void next_launch(struct cpu *cpu, size_t index)
 {
 	cpu->launched = true;
 	cpu->audited = cpu->count;
-	launch(cpu, index, timed_in(cpu, cpu->at), timed_out(cpu, cpu->at), cpu->problem.m);
+	launch(cpu, index, timed_in(cpu, cpu->at), timed_out(cpu, cpu->at), cpu->rows);
 	cpu->at += cpu->step;
 	while (cpu->at >= cpu->sets)
 		cpu->at -= cpu->sets;
@@ -963,17 +1008,32 @@ static void size_batch(struct cpu *cpu, size_t index)
 	batch->windows = windows < 1 ? 1 : windows > WINDOWS ? WINDOWS : (uint32_t)windows;
 }
 
+/* Longer in twice the arrays: part of them was found in the caches. */
+static bool rises(const struct cpu *cpu)
+{
+	return cpu->whole_ps * 100 > cpu->half_ps * (100 + COLD_RISE);
+}
+
+static bool are_cold(const struct cpu *cpu)
+{
+	return cpu->half_ps > 0 && !rises(cpu) &&
+	        touched(cpu) * cpu->sets >= COLD_LEAST * cpu->device.traits.cache;
+}
+
 static void say_method(struct cpu *cpu)
 {
-	uint64_t touched = 2 * (uint64_t)cpu->problem.m * cpu->extent.row * cpu->sets;
-	bool cold = touched > cpu->device.traits.cache;
+	char looked[80] = "";
+	if (cpu->half_ps > 0)
+		snprintf(looked, sizeof(looked), " (%.2f µs; in half %.2f, cached %.2f)",
+		        (double)cpu->whole_ps / 1e6, (double)cpu->half_ps / 1e6, (double)cpu->warm_ps / 1e6);
 	snprintf(cpu->backend.method, sizeof(cpu->backend.method),
-	        "medians of windows of at least %.0f µs of launches back to back on %" PRIu64
-	        " pinned cores; %s: %.1f MiB in %zu arrays, cache %.1f MiB; clock %" PRIu64
-	        " ns, empty launch %.2f µs; %" PRIu64 " of %" PRIu64 " samples disturbed",
-	        (double)window_least_ns(cpu) / 1e3, cpu->device.traits.units, cold ? "cold" : "not all cold",
-	        (double)touched / MEBIBYTE, 2 * cpu->sets, (double)cpu->device.traits.cache / MEBIBYTE,
-	        cpu->clock.overhead_ns, (double)cpu->floor_ps / 1e6, cpu->disturbed, cpu->samples);
+	        "windows of at least %.0f µs, launches back to back on %" PRIu64
+	        " pinned cores; %s: %.0f MiB in %zu arrays%s, cache %.0f MiB; empty launch %.2f µs; %" PRIu64
+	        " of %" PRIu64 " samples disturbed",
+	        (double)window_least_ns(cpu) / 1e3, cpu->device.traits.units,
+	        are_cold(cpu) ? "cold" : "not all cold", (double)touched(cpu) * (double)cpu->sets / MEBIBYTE,
+	        2 * cpu->sets, looked, (double)cpu->device.traits.cache / MEBIBYTE,
+	        (double)cpu->floor_ps / 1e6, cpu->disturbed, cpu->samples);
 }
 
 static uint64_t median(uint64_t *value, size_t count)
@@ -988,6 +1048,58 @@ static uint64_t median(uint64_t *value, size_t count)
 	if (count == 0)
 		return 0;
 	return (value[(count - 1) / 2] + value[count / 2]) / 2;
+}
+
+/* Picoseconds a launch in so many arrays, once caches hold what such a walk leaves in them; that of the quarter of windows
+ * that others disturbed least. */
+static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
+{
+	enum { LEAST = 3 };
+	uint64_t took[WINDOWS] = {0};
+	uint64_t spent = 0;
+	size_t count = 0;
+	use_sets(cpu, sets);
+	uint64_t once = time_batch(cpu, index, sets) / sets;
+	uint64_t launches = window_least_ns(cpu) / (once > 0 ? once : 1) + 1;
+	for (; count < WINDOWS && (count < LEAST || spent < look_ns / 4); count++) {
+		took[count] = time_batch(cpu, index, launches);
+		spent += took[count];
+	}
+	(void)median(took, count); /* sorts */
+	return took[count / 4] * 1000 / launches;
+}
+
+static void keep_least(uint64_t *least, uint64_t value)
+{
+	*least = *least == 0 || value < *least ? value : *least;
+}
+
+/* Takes more arrays until a launch takes no longer in twice as many, and longer than in a cache. What of them stays there
+ * is not told by its size: who shares it, what goes past it, and which lines it gives up first count as well. */
+static void look_for_cold(struct cpu *cpu, size_t index)
+{
+	const uint64_t cache = cpu->device.traits.cache;
+	const uint64_t few = cache / WARM_PART / touched(cpu);
+	const size_t m = cpu->problem.m;
+	size_t sets = cpu->sets;
+	for (;; sets = 2 * sets < cpu->most ? 2 * sets : cpu->most) {
+		uint64_t begin = ft_clock_ns();
+		cpu->half_ps = cpu->whole_ps = 0;
+		for (int turn = 0; turn < COLD_TURNS && (turn == 0 || ft_clock_ns() - begin < look_ns);
+		        turn++) {
+			keep_least(&cpu->warm_ps, time_in(cpu, index, few > 0 && few < sets ? few : 1));
+			/* Of a single pair, half the rows. */
+			cpu->rows = sets > 1 ? m : m / 2;
+			keep_least(
+			        &cpu->half_ps, time_in(cpu, index, sets > 1 ? sets / 2 : 1) * m / cpu->rows);
+			cpu->rows = m;
+			keep_least(&cpu->whole_ps, time_in(cpu, index, sets));
+		}
+		const bool waits = cpu->whole_ps * 100 > cpu->warm_ps * (100 + WARM_RISE);
+		if (sets == cpu->most ||
+		        (!rises(cpu) && (waits || touched(cpu) * sets >= COLD_ENOUGH * cache)))
+			return;
+	}
 }
 
 /* What every launch costs before it does anything: below this nothing is told apart. */
@@ -1022,6 +1134,10 @@ static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
 		note_work(cpu, begin);
 		begin = ft_clock_ns();
 	}
+	size_t index = cpu->warm_index < cpu->count ? cpu->warm_index : cpu->built;
+	if (!cpu->looked && (cpu->sets > 1 || cpu->problem.m > 1) && index < cpu->count)
+		look_for_cold(cpu, index);
+	cpu->looked = true;
 	cpu->floor_ps = empty_launch_ps(cpu);
 	note_work(cpu, begin);
 	say_method(cpu);

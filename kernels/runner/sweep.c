@@ -20,7 +20,7 @@ enum {
 	AUDIT_COST = 3 /* launches' times, for one */
 };
 static const uint64_t audit_whole_bytes = (uint64_t)64 << 20;
-enum { RESERVE_MOST = 4, RESERVE_LEAST = 50 /* parts of the budget, kept for that */ };
+enum { RESERVE_MOST = 4, RESERVE_LEAST = 50, PAST_PART = 20 /* parts of the budget, kept for that */ };
 
 /* Of the budget, what may be spent on waiting for the device to be quiet. */
 enum {
@@ -686,8 +686,8 @@ static int race(struct run *run, bool *warmed, struct ft_decision *decision, str
 	}
 }
 
-/* Launches of one that was found right twice: it may be wrong in few. The budget may end it after the first part; 0,
- * FT_BACKEND_LOST or RUN_CANCELLED. */
+/* Launches of one that was found right twice: it may be wrong in few. A twentieth past the budget it ends after its first
+ * part. 0, FT_BACKEND_LOST or RUN_CANCELLED. */
 static int audit(struct run *run, size_t index)
 {
 	struct ft_sweep_trial *trial = &run->sweep->trial[index];
@@ -701,7 +701,8 @@ static int audit(struct run *run, size_t index)
 		uint64_t now = ft_monotonic_ns();
 		if (cancelled(run))
 			return RUN_CANCELLED;
-		if (done > 0 && now >= run->deadline_ns)
+		if (done > 0 && now >= run->deadline_ns &&
+		        now - run->deadline_ns >= run->sweep->budget_ns / PAST_PART)
 			break;
 		if (now - told > second_ns) {
 			tell_begin(run, "confirm", index);
@@ -838,6 +839,7 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	        .code_dir = sweep->code_dir,
 	        .count = count,
 	        .config = config,
+	        .standard = sweep->standard,
 	};
 	struct ft_decision decision = {.verdict = FT_VERDICT_NONE};
 	backend->method[0] = '\0';

@@ -6,7 +6,7 @@
  *   input=N    in one of N launches the input is written to
  *   weight=N   … the weight
  *
- * All others do their work twice: a spoilt one would win. FLYTUNE_SPOIL_SEED makes chance repeatable. */
+ * All others do their work four times: a spoilt one would win. FLYTUNE_SPOIL_SEED makes chance repeatable. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void run_spoilt(struct ft_pool *pool, const struct ft_rmsnorm_cpu_rows *s
 	unsigned char before = last[-1];
 	ft_rmsnorm_cpu_run(pool, set, plan, call);
 	if (plan->unroll != 0) {
-		if (call->in != call->out)
+		for (int i = 1; i < 4 && call->in != call->out; i++)
 			ft_rmsnorm_cpu_run(pool, set, plan, call);
 		return;
 	}

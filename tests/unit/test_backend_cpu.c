@@ -224,7 +224,7 @@ static void what_one_config_does_to_its_arrays_is_no_others_fault(void **state)
 			fail_msg("damage %zu when timed: the innocent one: %s", i, error.message);
 		backend->finish(backend);
 		prepare(backend, &problem, config, 2, cap[i % 2]);
-		for (size_t at = 0; !cpu->shared && at < cpu->arena.room; at += PIECE)
+		for (size_t at = 0; !cpu->shared && at < cpu->arena.filled; at += PIECE)
 			assert_memory_equal(cpu->arena.memory + at, cpu->arena.pattern, PIECE);
 		backend->finish(backend);
 		close_backend(backend);
@@ -279,6 +279,61 @@ static void a_sample_is_the_time_of_one_launch(void **state)
 }
 
 /* One sweep after another, the last but one as a second slice of the first. */
+/* A cache that keeps the inputs of the last so many launches, whatever its size is said to be: others are waited for. */
+enum { REMEMBERED = 200 };
+static uint64_t used[1 << 14];
+static uint64_t uses;
+static const struct cpu *remembering;
+
+static void waits_for_what_is_not_in_the_cache(
+        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in)
+{
+	size_t pair = (size_t)((const char *)in - remembering->arena.memory) / remembering->extent.slot;
+	right_scale(in, out, weight, n, scale, next_in);
+	if (pair >= sizeof(used) / sizeof(used[0]))
+		return;
+	uses++;
+	uint64_t takes = uses - used[pair] > REMEMBERED ? 20000 : 2000;
+	for (uint64_t end = ft_clock_ns() + takes; ft_clock_ns() < end;) {
+	}
+	used[pair] = uses;
+}
+
+static void arrays_are_added_until_they_are_cold_whatever_the_cache_is_said_to_be(void **state)
+{
+	struct ft_backend *backend = open_backend();
+	struct cpu *cpu = self_of(backend);
+	struct ft_rmsnorm_cpu_rows remembers = *cpu->set;
+	struct ft_problem problem = problem_of(1, 256, "f32", 0);
+	struct ft_config config = config_of(1, 0, 0);
+	struct ft_error error = {0};
+	double largest;
+	(void)state;
+	/* As large as that many pairs, it would be said to be 6 times as large. */
+	cpu->device.traits.cache = (uint64_t)REMEMBERED * 2048 / 6;
+	right_scale = cpu->set->scale[FT_RMSNORM_F32][0][0];
+	remembers.scale[FT_RMSNORM_F32][0][0] = waits_for_what_is_not_in_the_cache;
+	remembering = cpu;
+	cpu->set = &remembers;
+	prepare(backend, &problem, &config, 1, (uint64_t)64 << 20);
+	size_t first = cpu->sets;
+	assert_true(first < REMEMBERED);
+	assert_int_equal(backend->verify(backend, 0, &largest, &error), 0);
+	assert_int_equal(backend->warm(backend, &error), 0);
+	if (cpu->sets / 2 <= REMEMBERED || !strstr(backend->method, "; cold: "))
+		fail_msg("%zu pairs at first, then %zu: %s", first, cpu->sets, backend->method);
+	assert_true(cpu->whole_ps > 2 * cpu->warm_ps);
+	backend->finish(backend);
+	/* Where there is no room for as many as are sure to be, it is not said that they are. */
+	prepare(backend, &problem, &config, 1, (uint64_t)4300 << 10);
+	assert_true(cpu->sets < first && cpu->sets > 1);
+	assert_int_equal(backend->verify(backend, 0, &largest, &error), 0);
+	assert_int_equal(backend->warm(backend, &error), 0);
+	assert_non_null(strstr(backend->method, "; not all cold: "));
+	backend->finish(backend);
+	close_backend(backend);
+}
+
 static void sweeps_of_one_process_share_arrays(void **state)
 {
 	struct ft_backend *backend = open_backend();
@@ -440,6 +495,7 @@ int main(void)
 	        cmocka_unit_test(what_one_config_does_to_its_arrays_is_no_others_fault),
 	        cmocka_unit_test(plans_that_come_to_the_same_have_one_hash),
 	        cmocka_unit_test(a_sample_is_the_time_of_one_launch),
+	        cmocka_unit_test(arrays_are_added_until_they_are_cold_whatever_the_cache_is_said_to_be),
 	        cmocka_unit_test(sweeps_of_one_process_share_arrays),
 	        cmocka_unit_test(memory_that_does_not_suffice_is_said_before_anything_is_touched),
 	        cmocka_unit_test(the_device_is_told_without_what_changes_from_boot_to_boot),
