@@ -1,5 +1,7 @@
 """What flytunectl says of words that it cannot use: the field, the value and what would have been accepted."""
 import json
+import os
+import subprocess
 
 import pytest
 
@@ -92,3 +94,19 @@ def test_an_import_of_which_nothing_serves_says_what_differs(daemon, tmp_path):
     file.write_text(text)
     said = daemon.ctl("import", "--dry-run", file, as_json=False).output
     assert "2 rows, 1 usable here (kernel differs in 1)" in said, said
+
+
+def test_the_documented_pipeline_tunes_what_was_missed_on_the_real_runner(daemons):
+    daemon = daemons(arguments=["--budget", "3"]).start()
+    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    for m in (5, 6):
+        daemon.lookup(m=m, n=1024)
+    manual = (harness.TOP / "man" / "flytunectl.1.scd").read_text()
+    line = next(line for line in manual.splitlines() if line.startswith("flytunectl misses"))
+    done = subprocess.run(["sh", "-c", line], text=True, capture_output=True, timeout=harness.DEADLINE, check=False,
+                          env={**os.environ, "FLYTUNE_SOCKET": str(daemon.path),
+                               "PATH": f"{harness.FLYTUNECTL.parent}:{os.environ['PATH']}"})
+    assert done.returncode == 0 and "m=5 " in done.stdout and "m=6 " in done.stdout, done
+    for job in daemon.ctl("jobs").json["jobs"]:
+        daemon.ctl("watch", job["job"], timeout=4 * harness.DEADLINE)
+    assert daemon.lookup(m=5, n=1024)["source"] == daemon.lookup(m=6, n=1024)["source"] == "tuned"
