@@ -10,6 +10,14 @@
 
 enum { ENCODED_MAX = 4096, TIMED_EACH = 16, UNCOUNTED_MAX = 15 };
 
+static int refuse_generation(const struct ft_lookup_request *request, struct ft_error *error)
+{
+	const struct ft_error why = *error;
+
+	return ft_fail(error, FT_E_GENERATION, "the answers of generation %s cannot be had: %.150s",
+	        request->generation, why.message);
+}
+
 int requests_look_up(struct requests *requests, const struct ft_lookup_request *request,
         enum lookup_source *source, bool *known, struct ft_error *error)
 {
@@ -23,7 +31,7 @@ int requests_look_up(struct requests *requests, const struct ft_lookup_request *
 	readable = *known = requests_reading(requests, error) == 0;
 	/* A named generation never falls back. */
 	if (request->generation[0] != '\0' && !readable)
-		return -1;
+		return refuse_generation(request, error);
 	if (request->generation[0] != '\0' &&
 	        lookup_token(requests->store, request->generation, &generation, error) != 0)
 		return -1;
@@ -40,7 +48,7 @@ int requests_look_up(struct requests *requests, const struct ft_lookup_request *
 	        lookup_answer(requests->store, &requests->subject, generation, &requests->answer, source,
 	                error) != 0) {
 		if (generation != 0)
-			return -1;
+			return strcmp(error->code, FT_E_STORE) != 0 ? -1 : refuse_generation(request, error);
 		/* Nobody shall keep it: version and stripe stay zero. */
 		if (lookup_without_store(
 		            requests->store, &requests->subject, &requests->answer, source, error) != 0)

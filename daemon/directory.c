@@ -302,10 +302,11 @@ void directory_mark_signal(const struct directory *directory, int signal)
 
 void directory_doubt(struct directory *directory)
 {
-	enum { NO_SIGNAL = 99 };
-
+	/* A second time in a row: the check has found nothing, and what it cannot see is there all the same. */
 	if (!atomic_exchange(&directory->doubt, true))
-		directory_mark_signal(directory, NO_SIGNAL);
+		directory_mark_signal(directory,
+		        directory->signal >= DIRECTORY_DAMAGE_AGAIN ? DIRECTORY_DAMAGE_AGAIN
+		                                                    : DIRECTORY_DAMAGE);
 }
 
 void directory_close(struct directory *directory, bool clean)

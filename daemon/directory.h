@@ -27,9 +27,11 @@ struct directory {
 	bool initialised;
 	uint32_t format;  /* of the store, if it is initialised */
 	uint32_t unclean; /* runs before this one that did not end in peace, in a row */
-	int signal;       /* that killed the last one, if it could still say so */
-	bool overlay;     /* the file system forgets with its container */
-	bool exposed;     /* others than its owner may write to it */
+	int signal;       /* that killed the last one, if it could still say so; or one of these: */
+#define DIRECTORY_DAMAGE_AGAIN 98
+#define DIRECTORY_DAMAGE 99
+	bool overlay; /* the file system forgets with its container */
+	bool exposed; /* others than its owner may write to it */
 
 	atomic_bool doubt; /* an error says that the store must be checked at the next start */
 };

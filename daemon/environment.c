@@ -127,7 +127,6 @@ enum fault store_fault(struct directory *directory, int code, struct ft_error *e
 	case MDB_CORRUPTED:
 	case MDB_PAGE_NOTFOUND:
 	case MDB_INVALID:
-	case MDB_PANIC:
 	case MDB_CURSOR_FULL:
 	case MDB_PAGE_FULL:
 		directory_doubt(directory);

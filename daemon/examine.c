@@ -165,6 +165,11 @@ static int check_if_needed(struct store *store, const struct pages *pages, bool 
 		snprintf(reason, size, "%s", check.reason);
 		return 0;
 	}
+	if (directory->signal == DIRECTORY_DAMAGE_AGAIN) {
+		*found = FOUND_DAMAGE;
+		snprintf(reason, size, "LMDB came upon damage twice that a walk does not find");
+		return 0;
+	}
 	/* Whatever ended the last runs, it was not the structure of the store. */
 	store->directory.unclean = 0;
 	if (check.damaged > 0)

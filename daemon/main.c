@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,12 @@
 #include "daemon/timer.h"
 #include "daemon/urgency.h"
 
-enum { EXIT_BAD_USAGE = 2, LOG_TRIED_MS = 500 };
+enum {
+	EXIT_BAD_USAGE = 2,
+	LOG_TRIED_MS = 500,
+	LIVES_MAX =
+	        4, /* of one process, whose store is damaged again and again: its disk or memory is, then */
+};
 
 /* A commit that takes so long will not come: even a disk that is rebuilt answers sooner. */
 static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
@@ -25,11 +31,16 @@ static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
 struct daemon {
 	int argc;
 	char **argv;
-	uv_loop_t loop;
 	struct log log;
 	struct options options;
 	struct access access;
 	struct notify notify;
+	int listener;   /* the socket that was handed over; -1: none */
+	unsigned lives; /* begun: a damaged store is closed, repaired and served again by the same process */
+	bool again;     /* this life ends so that another can begin */
+
+	/* From here on: of one life. */
+	uv_loop_t loop;
 	struct board board;
 	struct store *store;
 	struct watch state_watch; /* of the state directory */
@@ -126,7 +137,7 @@ static void stop(struct daemon *daemon)
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
-	notify_send(&daemon->notify, "STOPPING=1");
+	notify_send(&daemon->notify, daemon->again ? "STATUS=Repairing the store" : "STOPPING=1");
 	if (daemon->has_background)
 		background_stop(&daemon->background);
 	if (daemon->has_metrics)
@@ -206,6 +217,7 @@ static void signalled(uv_signal_t *handle, int number)
 		return;
 	}
 	log_line(&daemon->log, LOG_LEVEL_INFO, "stopping signal=%d", number);
+	daemon->again = false;
 	stop(daemon);
 }
 
@@ -258,6 +270,21 @@ static void store_mended(void *data)
 
 	if (daemon->has_queue && !daemon->stopping)
 		queue_store_mended(&daemon->queue);
+}
+
+static void store_broken(void *data)
+{
+	struct daemon *daemon = data;
+
+	if (daemon->stopping)
+		return;
+	daemon->again = daemon->lives < LIVES_MAX;
+	if (!daemon->again)
+		daemon->status = EXIT_FAILURE;
+	log_line(&daemon->log, LOG_LEVEL_ERROR, "the store was found damaged while in use: %s",
+	        daemon->again ? "all is closed, to check and repair it, and begins again"
+	                      : "for too often, so that this process ends");
+	stop(daemon);
 }
 
 static void store_logs(void *data, int level, const char *message)
@@ -491,15 +518,24 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .log_data = &daemon->log,
 	        .publish = publish_answer,
 	        .published = published_answers,
+	        .broken = store_broken,
 	        .mended = store_mended,
 	        .changed = answers_changed,
 	        .changed_data = daemon,
 	};
-	int descriptor;
+	int descriptor = -1;
 
-	if (start_signals(daemon, error) != 0 || notify_init(&daemon->notify, error) != 0 ||
-	        notify_listen_socket(&descriptor, error) != 0)
+	if (start_signals(daemon, error) != 0)
 		return -1;
+	if (daemon->lives++ == 0 &&
+	        (notify_init(&daemon->notify, error) != 0 ||
+	                notify_listen_socket(&daemon->listener, error) != 0))
+		return -1;
+	/* Closed with the server, while those who wait in its queue wait for the next life. */
+	if (daemon->listener >= 0)
+		descriptor = fcntl(daemon->listener, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (daemon->listener >= 0 && descriptor < 0)
+		return ft_fail_errno(error, errno, "cannot use the socket");
 	if (board_init(&daemon->board, error) != 0)
 		return -1;
 	if (daemon->board.descriptor < 0)
@@ -584,6 +620,45 @@ static int check_config(struct options *options)
 	return EXIT_SUCCESS;
 }
 
+/* From an empty store of facts to a clean end. */
+static int live(struct daemon *daemon)
+{
+	struct ft_error error;
+	int status;
+
+	memset(&daemon->loop, 0, sizeof(*daemon) - offsetof(struct daemon, loop));
+	daemon->again = false;
+	daemon->board.descriptor = -1;
+	status = uv_loop_init(&daemon->loop);
+	if (status != 0) {
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "no event loop: %s", uv_strerror(status));
+		return EXIT_FAILURE;
+	}
+	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++) {
+		(void)uv_signal_init(&daemon->loop, &daemon->signals[i]);
+		daemon->signals[i].data = daemon;
+	}
+	(void)uv_timer_init(&daemon->loop, &daemon->watchdog);
+	daemon->watchdog.data = daemon;
+	(void)uv_timer_init(&daemon->loop, &daemon->log_timer);
+	daemon->log_timer.data = daemon;
+	daemon->has_loop = true;
+	if (daemon->lives == 0)
+		log_line(&daemon->log, LOG_LEVEL_DEBUG, "loop priority nice=%d", urgency_raise());
+	if (start(daemon, &error) != 0) {
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "cannot start: %s", error.message);
+		daemon->status = EXIT_FAILURE;
+		stop(daemon);
+	}
+	(void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
+	daemon->has_loop = false;
+	status = uv_loop_close(&daemon->loop);
+	if (status != 0)
+		log_line(
+		        &daemon->log, LOG_LEVEL_ERROR, "the loop did not end clean: %s", uv_strerror(status));
+	return status != 0 ? EXIT_FAILURE : daemon->status;
+}
+
 static int run(int argc, char **argv)
 {
 	struct daemon *daemon;
@@ -598,7 +673,7 @@ static int run(int argc, char **argv)
 	daemon->argc = argc;
 	daemon->argv = argv;
 	daemon->notify.socket = -1;
-	daemon->board.descriptor = -1;
+	daemon->listener = -1;
 	switch (options_parse(&daemon->options, argc, argv, &error)) {
 	case OPTIONS_DONE:
 		free(daemon);
@@ -625,37 +700,12 @@ static int run(int argc, char **argv)
 	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store, as a full disk is */
 	(void)umask(0077);
 	raise_descriptor_limit(&daemon->options);
-	status = uv_loop_init(&daemon->loop);
-	if (status != 0) {
-		log_line(&daemon->log, LOG_LEVEL_ERROR, "no event loop: %s", uv_strerror(status));
-		log_free(&daemon->log);
-		free(daemon);
-		return EXIT_FAILURE;
-	}
-	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++) {
-		(void)uv_signal_init(&daemon->loop, &daemon->signals[i]);
-		daemon->signals[i].data = daemon;
-	}
-	(void)uv_timer_init(&daemon->loop, &daemon->watchdog);
-	daemon->watchdog.data = daemon;
-	(void)uv_timer_init(&daemon->loop, &daemon->log_timer);
-	daemon->log_timer.data = daemon;
-	daemon->has_loop = true;
-	log_line(&daemon->log, LOG_LEVEL_DEBUG, "loop priority nice=%d", urgency_raise());
-	if (start(daemon, &error) != 0) {
-		log_line(&daemon->log, LOG_LEVEL_ERROR, "cannot start: %s", error.message);
-		daemon->status = EXIT_FAILURE;
-		stop(daemon);
-	}
-	(void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
+	do
+		status = live(daemon);
+	while (status == EXIT_SUCCESS && daemon->again);
 	notify_free(&daemon->notify);
-	status = uv_loop_close(&daemon->loop);
-	if (status != 0)
-		log_line(
-		        &daemon->log, LOG_LEVEL_ERROR, "the loop did not end clean: %s", uv_strerror(status));
-	else if (daemon->status == EXIT_SUCCESS)
+	if (status == EXIT_SUCCESS)
 		log_line(&daemon->log, LOG_LEVEL_INFO, "stopped");
-	status = status != 0 ? EXIT_FAILURE : daemon->status;
 	log_free(&daemon->log);
 	free(daemon);
 	return status;

@@ -6,6 +6,14 @@
 
 #include "daemon/store_internal.h"
 
+/* Damage that a read comes upon is told of as that of a commit is. */
+static void read_failed(struct store *store, int rc, struct ft_error *error)
+{
+	(void)store_fault(&store->directory, rc, error);
+	if (store->thread_runs && atomic_load(&store->directory.doubt))
+		uv_async_send(&store->async);
+}
+
 /* ---- the snapshot ---- */
 
 static int load_identities(struct store *store)
@@ -130,7 +138,7 @@ int store_begin(struct store *store, struct ft_error *error)
 	}
 	if (rc != 0) {
 		store_drop_reader(store);
-		store_fault(&store->directory, rc, error);
+		read_failed(store, rc, error);
 		return -1;
 	}
 	store->begun++;
@@ -193,7 +201,7 @@ static int get_body(struct store *store, const struct record_key *key, struct ft
 	if (rc == MDB_NOTFOUND)
 		return 0;
 	if (rc != 0) {
-		store_fault(&store->directory, rc, error);
+		read_failed(store, rc, error);
 		return -1;
 	}
 	if (record_open(key->data, key->length, value.mv_data, value.mv_size, body))
@@ -272,7 +280,7 @@ static int get_history(struct store *store, const struct store_key *key, uint64_
 	                        memcmp(found.mv_data, at.data, RECORD_PROBLEM_SIZE) != 0)))
 		return 0;
 	if (rc != 0) {
-		store_fault(&store->directory, rc, error);
+		read_failed(store, rc, error);
 		return -1;
 	}
 	if (!record_open(found.mv_data, found.mv_size, value.mv_data, value.mv_size, &body) ||
@@ -505,7 +513,7 @@ static int visit_near(struct walk *down, struct walk *up, unsigned most, uint64_
 		}
 		rc = advance(next);
 		if (rc != 0) {
-			store_fault(&store->directory, rc, error);
+			read_failed(store, rc, error);
 			return -1;
 		}
 	}
@@ -536,7 +544,7 @@ int store_near_answers(struct store *store, const struct store_key *key, uint64_
 		rc = start_walk(&up, generation);
 	}
 	if (rc != 0)
-		store_fault(&store->directory, rc, error);
+		read_failed(store, rc, error);
 	else
 		outcome = visit_near(&down, &up, most, generation, visit, data, error);
 	end_walk(&down);
@@ -601,7 +609,7 @@ static int walk_answers(struct store *store, MDB_cursor *answers, MDB_cursor *hi
 		if (rc == 0 && history != NULL)
 			rc = next_problem(history, RECORD_HISTORY, place, history_at, &history_ended);
 		if (rc != 0) {
-			store_fault(&store->directory, rc, error);
+			read_failed(store, rc, error);
 			return -1;
 		}
 		if (answers_ended && history_ended) {
@@ -646,7 +654,7 @@ int store_each_answer(struct store *store, uint64_t generation, unsigned most, s
 	if (rc == 0 && generation != 0)
 		rc = mdb_cursor_open(store->reader, store->dbi, &history);
 	if (rc != 0)
-		store_fault(&store->directory, rc, error);
+		read_failed(store, rc, error);
 	else
 		outcome = walk_answers(
 		        store, answers, history, generation, most, place, visit, data, hidden, error);
@@ -695,7 +703,7 @@ int store_each_job(struct store *store, bool (*visit)(void *data, const struct f
 		return ft_fail(error, FT_E_STORE, "the store is being opened again after an error");
 	rc = mdb_cursor_open(store->reader, store->dbi, &cursor);
 	if (rc != 0) {
-		store_fault(&store->directory, rc, error);
+		read_failed(store, rc, error);
 		return -1;
 	}
 	rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
@@ -713,7 +721,7 @@ int store_each_job(struct store *store, bool (*visit)(void *data, const struct f
 	}
 	mdb_cursor_close(cursor);
 	if (rc != 0 && rc != MDB_NOTFOUND) {
-		store_fault(&store->directory, rc, error);
+		read_failed(store, rc, error);
 		return -1;
 	}
 	return 0;

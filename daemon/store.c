@@ -280,6 +280,10 @@ static void on_report(uv_async_t *async)
 	if (store->was_degraded && !degraded && store->mended != NULL)
 		store->mended(store->changed_data);
 	store->was_degraded = degraded;
+	if (atomic_load(&store->directory.doubt) && !store->told_broken && store->broken != NULL) {
+		store->told_broken = true;
+		store->broken(store->changed_data);
+	}
 	if (!stopped || !store->thread_runs)
 		return;
 	/* What `done` submitted since comes back at once, refused; only then is there nothing left to tell.
@@ -396,6 +400,7 @@ int store_open(
 	store->publish = options->publish;
 	store->published = options->published;
 	store->changed = options->changed;
+	store->broken = options->broken;
 	store->mended = options->mended;
 	store->changed_data = options->changed_data;
 	store->limits = options->limits != NULL ? *options->limits : store_limits_usual;

@@ -55,6 +55,9 @@ struct store_options {
 	void (*published)(void *data, uint64_t generation);
 	/* The same once more on the loop thread, when reads see it, before any `done` of the commit. May be NULL. */
 	void (*changed)(void *data, const struct store_key *key);
+	/* LMDB came upon damage. Only a new store_open checks and rescues; what is submitted until then may fail. Once. May be
+	 * NULL. */
+	void (*broken)(void *data);
 	void (*mended)(void *data); /* writes that failed go through again. May be NULL. */
 	void *changed_data;
 };

@@ -117,6 +117,7 @@ struct store {
 	void (*publish)(void *data, const struct store_key *key);
 	void (*published)(void *data, uint64_t generation);
 	void (*changed)(void *data, const struct store_key *key);
+	void (*broken)(void *data);
 	void (*mended)(void *data);
 	void *changed_data;
 	MDB_dbi dbi; /* the same number in every environment */
@@ -139,6 +140,7 @@ struct store {
 	bool reserving;
 	uint64_t damaged_seen[STORE_DAMAGED_SEEN]; /* hashes of keys that were logged */
 	uint64_t damaged;
+	bool told_broken;
 	bool was_degraded; /* when the writer last reported */
 	bool thread_runs;
 	void (*closed)(void *data);
