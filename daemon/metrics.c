@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/bug.h"
 #include "daemon/methods.h"
 #include "daemon/timer.h"
 #include "proto/clock.h"
@@ -79,6 +80,9 @@ static void write_queue(FILE *page, const struct queue *queue)
 		labelled(page, "jobs_ended_total", "state", queue_end_words[end], queue->ends[end]);
 	write_histogram(page, "sweep_seconds", "Time that the sweep of a job took, over all its starts.",
 	        &queue->sweeps);
+	one(page, "bugs_total", "counter",
+	        "States that cannot be, and were done without: please report the log's line.",
+	        (double)atomic_load(&bugs_seen));
 	one(page, "queue_paused", "gauge", "Whether the queue is paused.", queue->paused ? 1 : 0);
 	head(page, "runners_gone_total", "counter", "Runners that ended, by cause.");
 	for (int cause = 0; cause <= RUNNER_UNSTARTED; cause++)

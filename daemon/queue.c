@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/bug.h"
+#include "daemon/job_state.h"
 #include "daemon/lookup.h"
 #include "daemon/timer.h"
 #include "proto/clock.h"
+
+atomic_ulong bugs_seen;
 
 enum { RETRY_FIRST_MS = 2000, RETRY_LAST_MS = 60000 };
 
@@ -50,11 +54,11 @@ struct job {
 	struct ft_writer answer;
 	struct store_winner winner; /* once the sweep has decided */
 	struct store_key key;
-	bool keyed; /* key is of today's devices */
-	bool stored;
-	bool ending; /* its end is on the way to the store */
-	bool over;
-	unsigned commits; /* on their way to the store: it stays in memory until they are through */
+	bool keyed;  /* key is of today's devices */
+	bool stored; /* the store knows of it */
+	enum job_state state;
+	enum queue_end end; /* from JOB_ENDS or JOB_DROPS on */
+	unsigned commits;   /* on their way to the store: it stays in memory until they are through */
 	struct wait *waits;
 	struct wait *cancels;
 	struct arrival *arrivals;
@@ -73,6 +77,34 @@ static int stopping(struct ft_error *error)
 static void set_state(struct job *job, const char *state)
 {
 	(void)snprintf(job->info.state, sizeof(job->info.state), "%s", state);
+}
+
+/* Whoever gets false leaves it where it is. */
+static bool go_to(struct job *job, enum job_state next)
+{
+	const struct queue *queue = job->queue;
+
+	if (!bug_unless(queue->log, job_may_go(job->state, next), "job %" PRIu64 " cannot go from %s to %s",
+	            job->info.job, job_state_word(job->state), job_state_word(next)) ||
+	        !bug_unless(queue->log, (queue->running == job) == job_has_device(job->state),
+	                "job %" PRIu64 " %s, and another has the device", job->info.job,
+	                job_state_word(job->state)))
+		return false;
+	job->state = next;
+	if (next == JOB_WAITS)
+		set_state(job, "queued");
+	else if (next == JOB_RUNS)
+		set_state(job, "running");
+	return true;
+}
+
+static void set_end(struct job *job, enum queue_end end, const char *reason)
+{
+	job->end = end;
+	set_state(job, queue_end_words[end]);
+	job->info.ended_at_ns = ft_wall_ns();
+	(void)snprintf(job->info.reason, sizeof(job->info.reason), "%.*s", (int)sizeof(job->info.reason) - 1,
+	        reason);
 }
 
 static void free_job(struct job *job)
@@ -118,7 +150,7 @@ static void append(struct queue *queue, struct job *job)
 	while (*at != NULL)
 		at = &(*at)->next;
 	*at = job;
-	if (job->over)
+	if (job->state == JOB_OVER)
 		queue->ended++;
 	else
 		queue->active++;
@@ -132,7 +164,7 @@ static void unlink_job(struct queue *queue, struct job *job)
 			break;
 		}
 	}
-	if (job->over)
+	if (job->state == JOB_OVER)
 		queue->ended--;
 	else
 		queue->active--;
@@ -156,12 +188,14 @@ static bool load_job(void *data, const struct ft_job *stored)
 		return true; /* it stays in the store, and is found again at the next start */
 	job->info = *stored;
 	job->stored = true;
-	job->over = strcmp(stored->state, "queued") != 0 && strcmp(stored->state, "running") != 0;
+	job->state = strcmp(stored->state, "queued") != 0 && strcmp(stored->state, "running") != 0
+	        ? JOB_OVER
+	        : JOB_WAITS;
 	if (stored->answer.data != NULL)
 		ft_write_raw(&job->answer, stored->answer.data, stored->answer.length);
 	job->info.answer =
 	        (struct ft_view){job->answer.length > 0 ? job->answer.data : NULL, job->answer.length};
-	if (!job->over)
+	if (job->state == JOB_WAITS)
 		set_state(job, "queued");
 	append(queue, job);
 	return true;
@@ -212,7 +246,7 @@ static void drop_oldest_ended(struct queue *queue, struct store_batch *batch)
 	while (queue->ended >= QUEUE_ENDED_KEPT) {
 		struct job *job = queue->first;
 
-		while (job != NULL && !job->over)
+		while (job != NULL && job->state != JOB_OVER)
 			job = job->next;
 		if (job == NULL || store_batch_drop_job(batch, job->info.job) != 0)
 			return;
@@ -266,7 +300,6 @@ static void call_pauses(struct queue *queue, const struct ft_error *error)
 static void stop_running(struct queue *queue)
 {
 	queue->running = NULL;
-	queue->interrupted = false;
 	call_pauses(queue, NULL);
 }
 
@@ -274,10 +307,9 @@ static void job_over(struct job *job)
 {
 	struct queue *queue = job->queue;
 
-	job->over = true;
-	job->ending = false;
-	for (int end = 0; end < QUEUE_ENDS; end++)
-		queue->ends[end] += strcmp(job->info.state, queue_end_words[end]) == 0;
+	if (!go_to(job, JOB_OVER))
+		return;
+	queue->ends[job->end]++;
 	if (job->info.sweep_ns > 0)
 		histogram_add(&queue->sweeps, job->info.sweep_ns, 1);
 	queue->active--;
@@ -327,7 +359,7 @@ static void retry_end(uv_timer_t *timer)
 	struct queue *queue = timer->data;
 
 	queue->retry_waits = false;
-	if (queue->running != NULL && queue->running->ending)
+	if (queue->running != NULL && queue->running->state == JOB_ENDS)
 		commit_end(queue->running);
 }
 
@@ -360,8 +392,9 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 				queue->retry_ms = RETRY_LAST_MS;
 		} else {
 			/* A cancelled job that never ran: it goes on as it was. */
-			job->ending = false;
-			set_state(job, "queued");
+			(void)go_to(job, JOB_WAITS);
+			job->info.reason[0] = '\0';
+			job->info.ended_at_ns = 0;
 			call_waits(&job->cancels, NULL, error);
 		}
 		return;
@@ -387,12 +420,15 @@ static void drop_unstored(struct job *job);
 static void committed(void *data, uint64_t generation, const struct ft_error *error)
 {
 	struct job *job = data;
+	struct queue *queue = job->queue;
 
 	job->commits--;
 	job->stored = job->stored || error == NULL;
 	end_committed(job, generation, error);
-	if (error != NULL)
-		drop_unstored(job);
+	if (error == NULL)
+		return;
+	drop_unstored(job);
+	pump(queue);
 }
 
 /* A stored winner gives way only to one that is better beyond the noise. */
@@ -453,14 +489,12 @@ static void commit_end(struct job *job)
 	struct queue *queue = job->queue;
 	struct store_batch *batch = store_batch_new(queue->store);
 	struct ft_error error;
-	bool won = strcmp(job->info.state, "done") == 0;
 
-	job->ending = true;
 	if (batch == NULL)
 		goto fail;
 	drop_oldest_ended(queue, batch);
 	if (queue->running == job && queue->retry_trials != NULL) {
-		if (won && add_winner(queue, job, batch) != 0)
+		if (job->end == QUEUE_DONE && add_winner(queue, job, batch) != 0)
 			goto fail;
 		if (store_batch_trials(batch, &queue->retry_subject.key,
 		            queue->retry_subject.kernel->identity, queue->retry_trials) != 0)
@@ -485,47 +519,45 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	struct job *job = queue->running;
 
 	job->info.stage[0] = '\0';
+	if (!bug_unless(queue->log, job->state == JOB_RUNS || job->state == JOB_STOPS,
+	            "the sweep of job %" PRIu64 " ends where it %s", job->info.job,
+	            job_state_word(job->state))) {
+		trials_free(trials);
+		return;
+	}
 	/* A device that moved, or one that is needed elsewhere: what was measured is stored, and the job goes on
 	 * later. */
 	if (outcome == SWEEP_MOVED ||
-	        (outcome == SWEEP_CANCELLED && queue->interrupted && job->cancels == NULL)) {
+	        (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS && job->cancels == NULL)) {
 		trials_free(trials);
 		job->keyed = job->keyed && outcome != SWEEP_MOVED;
-		set_state(job, "queued");
+		(void)go_to(job, JOB_WAITS);
 		if (outcome == SWEEP_CANCELLED)
 			tell(queue, job, "queued");
 		stop_running(queue);
 		pump(queue);
 		return;
 	}
+	(void)go_to(job, JOB_ENDS);
 	queue->retry_trials = trials;
 	queue->retry_subject = *subject;
 	queue->retry_space = queue->sweep.space_hash;
 	if (outcome == SWEEP_HELD)
 		job->winner = queue->sweep.held;
-	job->info.ended_at_ns = ft_wall_ns();
 	if (trials != NULL) {
 		job->info.sweep_ns = trials->sweep_ns;
 		job->info.rounds = trials->rounds;
 		trials_progress(trials, trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX,
 		        &job->info.trials, &job->info.settled);
 	}
-	if (outcome == SWEEP_DECIDED) {
-		set_state(job, "done");
-		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%s", trials->reason);
-	} else if (outcome == SWEEP_HELD) {
-		set_state(job, "done");
-		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%.*s",
-		        (int)sizeof(job->info.reason) - 1, why->message);
-	} else if (outcome == SWEEP_CANCELLED) {
-		set_state(job, "cancelled");
-		(void)snprintf(
-		        job->info.reason, sizeof(job->info.reason), "cancelled; what was measured is kept");
-	} else {
-		set_state(job, "failed");
-		(void)snprintf(job->info.reason, sizeof(job->info.reason), "%.*s",
-		        (int)sizeof(job->info.reason) - 1, why->message);
-	}
+	if (outcome == SWEEP_DECIDED)
+		set_end(job, QUEUE_DONE, trials->reason);
+	else if (outcome == SWEEP_HELD)
+		set_end(job, QUEUE_DONE, why->message);
+	else if (outcome == SWEEP_CANCELLED)
+		set_end(job, QUEUE_CANCELLED, "cancelled; what was measured is kept");
+	else
+		set_end(job, QUEUE_FAILED, why->message);
 	commit_end(job);
 }
 
@@ -560,10 +592,9 @@ static bool before(const struct queue *queue, const struct job *a, const struct 
 	return a->info.job < b->info.job;
 }
 
-static bool waits(const struct queue *queue, const struct job *job, bool background)
+static bool waits(const struct job *job, bool background)
 {
-	return !job->over && !job->ending && job->stored && job != queue->running &&
-	        is_background(job) == background;
+	return job->state == JOB_WAITS && job->stored && is_background(job) == background;
 }
 
 static struct job *next_job(struct queue *queue, bool background)
@@ -573,7 +604,7 @@ static struct job *next_job(struct queue *queue, bool background)
 	for (struct job *job = queue->first; job != NULL; job = job->next) {
 		struct device *device;
 
-		if (!waits(queue, job, background) || (next != NULL && !before(queue, job, next)))
+		if (!waits(job, background) || (next != NULL && !before(queue, job, next)))
 			continue;
 		device = devices_find(queue->devices, job->info.device, NULL);
 		if (device == NULL ? devices_probing(queue->devices) : device->state == DEVICE_PROBING)
@@ -587,9 +618,8 @@ static void make_way(struct queue *queue)
 {
 	uint64_t job = queue->running->info.job; /* before it runs no more */
 
-	if (queue->running->ending || queue->interrupted)
+	if (queue->running->state != JOB_RUNS || !go_to(queue->running, JOB_STOPS))
 		return;
-	queue->interrupted = true;
 	sweep_cancel(&queue->sweep);
 	log_line(queue->log, LOG_LEVEL_INFO, "sweep makes way job=%" PRIu64 "%s", job,
 	        queue->disturbed ? ": something else uses the device" : "");
@@ -643,12 +673,13 @@ static void pump(struct queue *queue)
 		return;
 	}
 	queue->let = false;
+	if (!go_to(job, JOB_RUNS))
+		return;
 	queue->running = job;
 	if (job->keyed)
 		queue->last = job->key;
 	queue->last_owner = (uint32_t)job->info.owner;
 	queue->last_created_ns = job->info.created_at_ns;
-	set_state(job, "running");
 	job->info.started_at_ns = ft_wall_ns();
 	log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s", job->info.job,
 	        job->info.kernel, job->info.device);
@@ -664,7 +695,7 @@ static void drop_unstored(struct job *job)
 {
 	struct ft_error error;
 
-	if (job->stored || job->commits > 0 || job->over)
+	if (job->stored || job->commits > 0 || job->state == JOB_OVER)
 		return;
 	(void)ft_fail(&error, FT_E_STORE, "the store refused the job");
 	call_waits(&job->cancels, NULL, &error);
@@ -721,7 +752,7 @@ static bool has_key(struct queue *queue, struct job *job)
 static struct job *find_same(struct queue *queue, const struct subject *subject)
 {
 	for (struct job *job = queue->first; job != NULL; job = job->next) {
-		if (!job->over && !job->ending && has_key(queue, job) && same_key(&job->key, &subject->key) &&
+		if (job->state <= JOB_STOPS && has_key(queue, job) && same_key(&job->key, &subject->key) &&
 		        ft_problem_equal(&job->info.problem, &subject->problem))
 			return job;
 	}
@@ -733,7 +764,7 @@ static uint64_t count_jobs(const struct queue *queue, uint32_t user)
 	uint64_t count = 0;
 
 	for (const struct job *job = queue->first; job != NULL; job = job->next)
-		count += !job->over && !is_background(job) && job->info.owner == user;
+		count += job->state != JOB_OVER && !is_background(job) && job->info.owner == user;
 	return count;
 }
 
@@ -846,7 +877,7 @@ int queue_wait(struct queue *queue, uint64_t id, queue_done done, void *data, st
 		return ft_fail_field(
 		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
 	}
-	if (job->over) {
+	if (job->state == JOB_OVER) {
 		done(data, &job->info, NULL);
 		return 0;
 	}
@@ -884,7 +915,7 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 	if (job == NULL)
 		return ft_fail_field(
 		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
-	if (job->over) {
+	if (job->state == JOB_OVER) {
 		done(data, &job->info, NULL);
 		return 0;
 	}
@@ -895,14 +926,10 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
 	link_wait(&job->cancels, wait, done, data);
 	*handle = wait;
-	if (job->ending)
-		return 0;
-	if (queue->running == job) {
+	if (job->state == JOB_RUNS || job->state == JOB_STOPS) {
 		sweep_cancel(&queue->sweep);
-	} else {
-		set_state(job, "cancelled");
-		job->info.ended_at_ns = ft_wall_ns();
-		(void)snprintf(job->info.reason, sizeof(job->info.reason), "cancelled before it ran");
+	} else if (job->state == JOB_WAITS && go_to(job, JOB_DROPS)) {
+		set_end(job, QUEUE_CANCELLED, "cancelled before it ran");
 		commit_end(job);
 	}
 	return 0;
@@ -934,10 +961,8 @@ static void pause_stored(void *data, uint64_t generation, const struct ft_error 
 		return;
 	}
 	/* One whose end is on the way to the store needs its device no more. */
-	if (!queue->running->ending && !queue->interrupted) {
-		queue->interrupted = true;
+	if (queue->running->state == JOB_RUNS && go_to(queue->running, JOB_STOPS))
 		sweep_cancel(&queue->sweep);
-	}
 }
 
 void queue_pause(struct queue *queue, bool pause_it,
@@ -995,9 +1020,9 @@ int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer
 		struct ft_job info = job->info;
 
 		/* It has ended once the store says so. */
-		if (job->ending)
+		if (job->state == JOB_ENDS || job->state == JOB_DROPS)
 			(void)snprintf(info.state, sizeof(info.state), "%s",
-			        queue->running == job ? "running" : "queued");
+			        job->state == JOB_ENDS ? "running" : "queued");
 		info.waiters = 0;
 		for (const struct wait *wait = job->waits; wait != NULL; wait = wait->next)
 			info.waiters++;
@@ -1017,7 +1042,8 @@ void queue_settled(struct queue *queue, struct runner_slot *slot)
 
 	/* Of a device that is another now, or gone. */
 	for (struct job *job = queue->first; job != NULL; job = job->next) {
-		if (job->keyed && !job->over && devices_kernel(queue->devices, &job->key, &device) == NULL)
+		if (job->keyed && job->state != JOB_OVER &&
+		        devices_kernel(queue->devices, &job->key, &device) == NULL)
 			job->keyed = false;
 	}
 	sweep_settled(&queue->sweep, slot);

@@ -53,7 +53,6 @@ struct queue {
 	struct histogram sweeps;
 	bool let;              /* one background job may start */
 	bool held;             /* nothing may start: a runner is being asked something else */
-	bool interrupted;      /* the running sweep was told to make way: its job waits again */
 	bool disturbed;        /* by whatever else uses the device */
 	struct store_key last; /* of the sweep before, for those of the same kind to follow it */
 	uint32_t last_owner;
