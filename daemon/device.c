@@ -1,6 +1,7 @@
 #include "daemon/device.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -762,9 +763,22 @@ static void ask_for_absent(struct runner_slot *slot)
 		slot->signs = look_for_signs(slot, &any);
 }
 
+/* Without a free descriptor nothing can be read, which is not to be taken for "nothing is there". */
+static bool can_look(void)
+{
+	int descriptor = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+
+	if (descriptor < 0)
+		return errno != EMFILE && errno != ENFILE && errno != ENOMEM;
+	(void)close(descriptor);
+	return true;
+}
+
 void devices_look_now(struct devices *devices)
 {
 	devices->look_at_ms = uv_now(devices->loop) + LOOK_MS;
+	if (!can_look())
+		return;
 	for (int kind = 0; kind < OPTIONS_KINDS && !devices->closing; kind++) {
 		struct runner_slot *slot = &devices->slot[kind];
 		bool any;
