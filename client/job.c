@@ -53,6 +53,7 @@ void job_show(const struct ft_job *job, const char *store, struct flytune_job *s
 	shown->started_at_ns = job->started_at_ns;
 	shown->ended_at_ns = job->ended_at_ns;
 	shown->sweep_ns = job->sweep_ns;
+	shown->waited_ns = job->waited_ns;
 	shown->trials = job->trials;
 	shown->settled = job->settled;
 	shown->rounds = job->rounds;

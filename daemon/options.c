@@ -43,7 +43,7 @@ static const char usage[] =
         "  --runner KIND=PATH     the runner program of a kind of device\n"
         "  --runner-idle SECONDS  let a runner go when it had no work for so long (10)\n"
         "  --deadline STAGE=SECONDS  for hello, space, start, build, verify, measure or stop\n"
-        "  --budget SECONDS       of measuring one problem (30)\n"
+        "  --budget SECONDS       of sweeping one problem, all included (30)\n"
         "  --background WHEN      work that nobody waits for is done: off, idle or always (idle)\n"
         "  --background-queue N   problems that may wait for it (256)\n"
         "  --background-load N    percent of a device that others may use meanwhile (20)\n"

@@ -41,7 +41,7 @@ struct options {
 	char runner[OPTIONS_KINDS][256];                     /* program of each kind */
 	uint64_t runner_idle_ns; /* without work for so long, a runner is let go */
 	uint64_t deadline_ns[STAGES];
-	uint64_t budget_ns; /* of measuring one problem */
+	uint64_t budget_ns; /* of sweeping one problem, from the runner's start to the decision */
 	enum options_background background;
 	uint64_t background_queue;   /* problems that may wait */
 	uint64_t background_load;    /* percent of a device that others may use meanwhile */

@@ -545,7 +545,6 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	if (outcome == SWEEP_HELD)
 		job->winner = queue->sweep.held;
 	if (trials != NULL) {
-		job->info.sweep_ns = trials->sweep_ns;
 		job->info.rounds = trials->rounds;
 		trials_progress(trials, trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX,
 		        &job->info.trials, &job->info.settled);
@@ -1077,7 +1076,9 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	        .data = data,
 	        .retry_ms = RETRY_FIRST_MS,
 	};
-	sweep_init(&queue->sweep, devices, store, log, options, &sweep_events, queue);
+	status = sweep_init(&queue->sweep, loop, devices, store, log, options, &sweep_events, queue);
+	if (status != 0)
+		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	if (store_begin(store, error) != 0)
 		return -1;
 	status = store_each_job(store, load_job, queue, error);

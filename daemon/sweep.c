@@ -15,6 +15,8 @@ enum {
 	UNBLAMED_MAX = 2,
 	FEW_MAX = 4,          /* of the old best that an upgrade tries first */
 	DISTURBED_LEAST = 20, /* samples, before their share says anything */
+	OVERRUN_PART =
+	        10, /* of a budget, by which it may be passed; as much is left to a runner that has to be started anew */
 };
 
 /* A check finds a default that takes so much longer than it did to be another. */
@@ -22,6 +24,8 @@ static const double check_slower = 0.1;
 
 /* A hash that no space has: the winner was chosen from a part of it. */
 static const uint64_t space_in_part = 1;
+
+static const uint64_t second_ns = 1000000000;
 
 /* No launch takes so long; a sample above is nonsense. */
 static const uint64_t sample_max_ps = 100ULL * 1000000000000ULL;
@@ -31,8 +35,10 @@ struct sweep_note {
 	struct ft_event event;
 };
 
-void sweep_init(struct sweep *sweep, struct devices *devices, struct store *store, const struct log *log,
-        const struct options *options, const struct sweep_events *events, void *data)
+static void budget_passed(void *data);
+
+int sweep_init(struct sweep *sweep, uv_loop_t *loop, struct devices *devices, struct store *store,
+        const struct log *log, const struct options *options, const struct sweep_events *events, void *data)
 {
 	*sweep = (struct sweep){
 	        .devices = devices,
@@ -43,6 +49,7 @@ void sweep_init(struct sweep *sweep, struct devices *devices, struct store *stor
 	        .data = data,
 	        .busy = -1,
 	};
+	return deadline_init(&sweep->cut, loop, budget_passed, sweep);
 }
 
 /* ---- deciding ---- */
@@ -252,13 +259,75 @@ static void store_trials(struct sweep *sweep)
 	store_submit(batch, trials_stored, sweep);
 }
 
+/* ---- the budget ---- */
+
+static uint64_t budget_of(const struct sweep *sweep)
+{
+	return sweep->job->budget_ns != 0 ? sweep->job->budget_ns : sweep->options->budget_ns;
+}
+
+static uint64_t budget_left(const struct sweep *sweep)
+{
+	uint64_t spent = sweep->spent_ns;
+	uint64_t budget = budget_of(sweep);
+
+	if (sweep->began_ns != 0)
+		spent += ft_monotonic_ns() - sweep->began_ns;
+	return spent < budget ? budget - spent : 0;
+}
+
+static void start_clock(struct sweep *sweep)
+{
+	if (sweep->began_ns == 0)
+		sweep->began_ns = ft_monotonic_ns();
+}
+
+/* Books what passed since it was started: all that others had to be waited for in it costs nothing of the budget. */
 static void stop_clock(struct sweep *sweep)
 {
-	if (sweep->began_ns != 0 && sweep->trials != NULL)
-		sweep->trials->sweep_ns += ft_monotonic_ns() - sweep->began_ns;
-	sweep->began_ns = 0;
+	uint64_t now = ft_monotonic_ns();
+	uint64_t passed = sweep->began_ns != 0 ? now - sweep->began_ns : 0;
+
+	if (sweep->wait_ns != 0)
+		sweep->job->waited_ns += now - sweep->wait_ns;
+	sweep->began_ns = sweep->wait_ns = 0;
+	sweep->spent_ns += passed;
+	sweep->job->sweep_ns += passed;
 	if (sweep->trials != NULL)
-		sweep->job->sweep_ns = sweep->trials->sweep_ns;
+		sweep->trials->sweep_ns += passed;
+	deadline_stop(&sweep->cut);
+}
+
+/* A runner keeps to the budget by itself, but for what it cannot interrupt. */
+static void expect_end(struct sweep *sweep)
+{
+	uint64_t most_ns = budget_left(sweep) + budget_of(sweep) / OVERRUN_PART +
+	        sweep->options->deadline_ns[STAGE_STOP];
+
+	deadline_start(&sweep->cut, most_ns / 1000000 + 1);
+}
+
+static void budget_passed(void *data)
+{
+	struct sweep *sweep = data;
+
+	if (sweep->phase == SWEEP_RUNS)
+		runner_kill(&sweep->slot->runner, RUNNER_LATE, "it did not end within the budget of %.3g s",
+		        (double)budget_of(sweep) / 1e9);
+}
+
+/* While the runner waits for others the clock stands still. */
+static void note_waiting(struct sweep *sweep, bool waits)
+{
+	if (waits == (sweep->wait_ns != 0))
+		return;
+	stop_clock(sweep);
+	if (waits) {
+		sweep->wait_ns = ft_monotonic_ns();
+	} else {
+		start_clock(sweep);
+		expect_end(sweep);
+	}
 }
 
 static void end(struct sweep *sweep, enum sweep_outcome outcome, const struct ft_error *why)
@@ -451,7 +520,10 @@ static void ask_sweep(struct sweep *sweep)
 	request->standard = sweep->trials->standard;
 	request->rounds = sweep->trials->rounds;
 	request->seed = sweep->trials->seed;
-	request->budget_ns = sweep->job->budget_ns != 0 ? sweep->job->budget_ns : sweep->options->budget_ns;
+	request->budget_ns = budget_left(sweep);
+	if (request->budget_ns < budget_of(sweep) / OVERRUN_PART)
+		request->budget_ns = budget_of(sweep) / OVERRUN_PART;
+	sweep->given_ns = request->budget_ns;
 	request->band_ppm = sweep->options->band_ppm;
 	request->min_rounds = ft_rule_usual.min_rounds;
 	request->max_rounds = ft_rule_usual.max_rounds;
@@ -460,7 +532,8 @@ static void ask_sweep(struct sweep *sweep)
 	sweep->phase = SWEEP_RUNS;
 	sweep->busy = -1;
 	sweep->busy_stage = STAGE_START;
-	sweep->began_ns = ft_monotonic_ns();
+	start_clock(sweep);
+	expect_end(sweep);
 	sweep->samples = 0;
 	sweep->disturbed = 0;
 	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
@@ -638,6 +711,7 @@ static void ask_space(struct sweep *sweep)
 	memcpy(request.kernel, sweep->subject.kernel->schema.kernel, sizeof(request.kernel));
 	memcpy(request.device, sweep->subject.device->shown.id, sizeof(request.device));
 	sweep->phase = SWEEP_WAITS_SPACE;
+	start_clock(sweep);
 	runner_ask(&sweep->slot->runner, "space", &ft_space_request_message, &request, STAGE_SPACE,
 	        space_replied, sweep);
 }
@@ -714,6 +788,19 @@ bool sweep_is_disturbed(const struct sweep *sweep)
 	        sweep->disturbed * 2 >= sweep->samples;
 }
 
+static uint32_t count_unreached(const struct sweep *sweep)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		const struct trial *trial = &sweep->trials->trial[i];
+
+		count += trial->status == TRIAL_WAITING && is_tried(sweep, i) && !trial->dropped &&
+		        (!trial->verified || trial->sample_ps == NULL);
+	}
+	return count;
+}
+
 /* Says how many went for what, and the first thing that a compiler or a check said of one. */
 static void end_without_winner(struct sweep *sweep, const struct ft_decision *decision)
 {
@@ -749,14 +836,32 @@ static void end_without_winner(struct sweep *sweep, const struct ft_decision *de
 			                : ends[k] == TRIAL_TIMEOUT ? "took too long"
 			                                           : "had the code of another");
 	}
+	if (count_unreached(sweep) > 0)
+		(void)snprintf(text + length, sizeof(text) - length, ", %u were not reached in the budget",
+		        count_unreached(sweep));
 	(void)ft_config_format(&first->config, ' ', config, sizeof(config));
 	end_failed(sweep, "%s; the first, %.60s: %.180s", text, config, first->reason);
+}
+
+/* The default alone did not fit. What was to be done before it counts as well. */
+static void end_without_time(struct sweep *sweep, uint64_t needs_ns)
+{
+	uint64_t budget = budget_of(sweep), given = sweep->given_ns;
+	uint64_t needs = needs_ns + (given < budget ? budget - given : 0);
+
+	if (needs <= budget)
+		needs = budget + budget / OVERRUN_PART;
+	end_failed(sweep,
+	        "the budget of %.3g s is too small: to verify and time the default alone takes about %" PRIu64
+	        " s",
+	        (double)budget / 1e9, (needs + second_ns - 1) / second_ns);
 }
 
 static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 {
 	struct trials *trials = sweep->trials;
 	struct ft_decision decision;
+	uint32_t unreached = count_unreached(sweep);
 
 	trials_decide(
 	        trials, sweep->members, sweep->options->band_ppm, false, true, sweep->standing, &decision);
@@ -775,8 +880,12 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 		return;
 	}
 	trials->winner = (int32_t)decision.winner;
-	trials->conclusive = decision.conclusive;
-	(void)snprintf(trials->reason, sizeof(trials->reason), "%s", decision.reason);
+	trials->conclusive = decision.conclusive && unreached == 0;
+	(void)snprintf(trials->reason, sizeof(trials->reason), "%s%s",
+	        decision.conclusive && unreached > 0 ? "unsettled when it was ended: " : "", decision.reason);
+	if (unreached > 0)
+		add_to_reason(trials, "; %u of %" PRIu64 " configs were not reached in the budget of %.3g s",
+		        unreached, sweep->job->trials, (double)budget_of(sweep) / 1e9);
 	note_disturbance(sweep, &decision, reply->weather);
 	if (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner)
 		log_line(sweep->log, LOG_LEVEL_WARNING,
@@ -809,6 +918,8 @@ static void sweep_replied(void *data, struct ft_view view, const struct ft_error
 		end_failed(sweep, "%s", failure->message);
 	else if (sweep->cancelled)
 		end(sweep, SWEEP_CANCELLED, NULL);
+	else if (strcmp(reply.outcome, "no_time") == 0)
+		end_without_time(sweep, reply.needs_ns);
 	else
 		conclude(sweep, &reply);
 }
@@ -927,8 +1038,8 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		uint64_t value;
 
 		if (!ft_read_array(&cursor, &two) || two != 2 || !ft_read_uint(&cursor, &index) ||
-		        !ft_read_uint(&cursor, &value) || index >= sweep->members || value == 0 ||
-		        value > sample_max_ps || sample[index] != 0 ||
+		        !ft_read_uint(&cursor, &value) || index >= sweep->members ||
+		        value < FT_SAMPLE_LEAST_PS || value > sample_max_ps || sample[index] != 0 ||
 		        trials->trial[index].status != TRIAL_WAITING) {
 			babbled(sweep, "sample %u of round %u makes no sense", i, trials->rounds);
 			return;
@@ -958,6 +1069,7 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 
 static void take_stage(struct sweep *sweep, const struct ft_runner_event *event)
 {
+	note_waiting(sweep, strcmp(event->stage, "wait") == 0);
 	(void)snprintf(sweep->job->stage, sizeof(sweep->job->stage), "%s", event->stage);
 	sweep->busy_stage = stage_of(event->stage, sweep->busy_stage);
 	sweep->busy = -1;
@@ -992,6 +1104,8 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 		sweep->busy = (int64_t)event->trial;
 		sweep->busy_stage = stage_of(event->stage, sweep->busy_stage);
 	} else if (strcmp(event->event, "built") == 0 && waiting) {
+		/* Other code than what was verified: nothing of that holds. */
+		trial->verified = trial->verified && strcmp(trial->code, event->code) == 0;
 		memcpy(trial->code, event->code, sizeof(trial->code));
 		trial->registers = event->registers;
 		trial->spills = event->spills;
@@ -1079,6 +1193,7 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	sweep->checking = false;
 	sweep->cancelled = false;
 	sweep->unblamed = 0;
+	sweep->began_ns = sweep->wait_ns = sweep->spent_ns = 0;
 	sweep->busy = -1;
 	sweep->identity = 0;
 	sweep->slot = NULL;
@@ -1089,10 +1204,13 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 		return;
 	}
 	sweep->slot = sweep->subject.device->slot;
+	if (sweep->slot->runner.state == RUNNER_ENDING)
+		return; /* it is started again when it is gone */
+	start_clock(sweep);
 	if (sweep->slot->runner.state == RUNNER_READY)
 		ask_space(sweep);
 	else
-		runner_start(&sweep->slot->runner); /* or it is ending, and is started when it is gone */
+		runner_start(&sweep->slot->runner);
 }
 
 void sweep_settled(struct sweep *sweep, struct runner_slot *slot)
@@ -1147,6 +1265,7 @@ void sweep_runner_gone(
 	}
 	sweep->busy = -1;
 	sweep->phase = SWEEP_WAITS_RUNNER;
+	start_clock(sweep);
 	runner_start(&slot->runner);
 }
 
@@ -1174,6 +1293,7 @@ void sweep_stored(struct sweep *sweep)
 void sweep_abandon(struct sweep *sweep)
 {
 	free_notes(&sweep->last_notes);
+	deadline_close(&sweep->cut);
 	if (sweep->phase == SWEEP_OFF)
 		return;
 	sweep->phase = SWEEP_OFF;

@@ -61,7 +61,12 @@ struct sweep {
 	uint64_t samples, disturbed; /* of this start */
 	bool cancelled;
 	unsigned unblamed; /* runner failures in a row that no config can be blamed for */
-	uint64_t began_ns; /* monotonic, of this start of the runner's sweep; 0: not running */
+	uint64_t
+	        began_ns; /* since when the clock runs, monotonic: from the start of the runner; 0: it does not */
+	uint64_t wait_ns;    /* since when the runner waits for others, monotonic; 0: it does not */
+	uint64_t spent_ns;   /* of the budget, before began_ns */
+	uint64_t given_ns;   /* of it, to the runner that works now */
+	struct deadline cut; /* past the budget the runner is not waited for */
 
 	/* Trials on their way to the store: one batch in flight, later changes wait for the next. */
 	bool dirty;
@@ -74,14 +79,14 @@ struct sweep {
 	struct ft_error why;
 };
 
-void sweep_init(struct sweep *sweep, struct devices *devices, struct store *store, const struct log *log,
-        const struct options *options, const struct sweep_events *events, void *data);
+int sweep_init(struct sweep *sweep, uv_loop_t *loop, struct devices *devices, struct store *store,
+        const struct log *log, const struct options *options, const struct sweep_events *events, void *data);
 /* Begins a job; its device must be ready. Ends with `ended`, maybe before this returns. */
 void sweep_start(struct sweep *sweep, struct ft_job *job);
 void sweep_cancel(struct sweep *sweep);
 /* What a sweep that ended with SWEEP_DECIDED handed over is stored: its last events go out. */
 void sweep_stored(struct sweep *sweep);
-/* Drops everything at once without calling back: the daemon is stopping. Stored trials stay. */
+/* Drops everything at once without calling back, for good: the daemon is stopping. Stored trials stay. */
 void sweep_abandon(struct sweep *sweep);
 /* Whether something else uses the device so much that a background sweep should make way. */
 bool sweep_is_disturbed(const struct sweep *sweep);

@@ -30,6 +30,12 @@ static const double slow_from = 1.05;
 /* Rounding in a mean of equal values moves it by less. */
 static const double EDGE_SLACK = 1e-12;
 
+/* Whether a round has a sample of it: none takes less than any launch does. */
+static bool is_sample(uint64_t sample_ps)
+{
+	return sample_ps >= FT_SAMPLE_LEAST_PS;
+}
+
 /* What the others' scatter says about one pair's, where few rounds say little. */
 struct pool {
 	double variance;
@@ -61,7 +67,7 @@ static void compare(
 	if (!a || !b)
 		return;
 	for (size_t r = 0; r < rounds; r++) {
-		if (a[r] && b[r] && !(slow && slow[r]))
+		if (is_sample(a[r]) && is_sample(b[r]) && !(slow && slow[r]))
 			s[n++] = 2 * ((double)a[r] - (double)b[r]) / ((double)a[r] + (double)b[r]);
 	}
 	if (!n)
@@ -140,7 +146,7 @@ static void summarise(
 		return;
 	for (size_t r = 0; r < rounds; r++) {
 		uint64_t moving = sample_ps[r];
-		if (!moving || (slow && slow[r]))
+		if (!is_sample(moving) || (slow && slow[r]))
 			continue;
 		size_t j = n++;
 		for (; j > 0 && sorted[j - 1] > moving; j--)
@@ -199,7 +205,7 @@ static uint64_t pace_of(const struct race *race, size_t i)
 	size_t n = 0;
 	for (size_t r = 0; sample_ps && r < race->rounds; r++) {
 		uint64_t moving = sample_ps[r];
-		if (!moving || (n == wanted && moving >= least[n - 1]))
+		if (!is_sample(moving) || (n == wanted && moving >= least[n - 1]))
 			continue;
 		size_t j = n < wanted ? n++ : n - 1;
 		for (; j > 0 && least[j - 1] > moving; j--)
@@ -228,7 +234,7 @@ static void find_slow(struct race *race)
 		for (size_t i = 0; i < race->count; i++) {
 			const uint64_t *sample_ps = race->contender[i].sample_ps;
 			if (!can_win(race, i) || 2 * race->measured[i] <= most || !race->pace_ps[i] ||
-			        !sample_ps[r])
+			        !is_sample(sample_ps[r]))
 				continue;
 			asked++;
 			slower += (double)sample_ps[r] > slow_from * (double)race->pace_ps[i];
@@ -240,7 +246,7 @@ static void find_slow(struct race *race)
 	 * who cannot win any more: someone's must count. */
 	for (size_t i = 0; i < race->count && !known; i++) {
 		for (size_t r = 0; can_win(race, i) && race->measured[i] > 0 && r < race->rounds; r++)
-			known = known || (race->contender[i].sample_ps[r] > 0 && !race->slow[r]);
+			known = known || (is_sample(race->contender[i].sample_ps[r]) && !race->slow[r]);
 	}
 	if (counting < race->min_rounds || timed < 2 || !known)
 		memset(race->slow, 0, sizeof race->slow);
@@ -253,7 +259,8 @@ static bool is_to_be_revived(const struct race *race, size_t i)
 	if (race->contender[i].out || (!race->contender[i].dropped && !race->standing[i].drop))
 		return false;
 	for (size_t r = 0; r < race->rounds; r++)
-		slow += race->slow[r] && race->contender[i].sample_ps && race->contender[i].sample_ps[r];
+		slow += race->slow[r] && race->contender[i].sample_ps &&
+		        is_sample(race->contender[i].sample_ps[r]);
 	return 2 * slow > race->measured[i];
 }
 
@@ -538,7 +545,7 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 	for (size_t i = 0; i < count; i++) {
 		race.measured[i] = 0;
 		for (size_t r = 0; contender[i].sample_ps && r < race.rounds; r++)
-			race.measured[i] += contender[i].sample_ps[r] > 0;
+			race.measured[i] += is_sample(contender[i].sample_ps[r]);
 		race.pace_ps[i] = pace_of(&race, i);
 		if (!can_win(&race, i))
 			continue;

@@ -23,6 +23,7 @@ enum {
 	FT_IDENTITY_WHOLE_SIZE = 2048, /* a runner's identity and a kernel's source together */
 	FT_SPACE_MAX = 512,            /* configs in the space of one problem */
 	FT_ROUNDS_MAX = 256,           /* rounds kept for one problem */
+	FT_SAMPLE_LEAST_PS = 1000,     /* no launch takes less; a sample below is nonsense */
 };
 
 /* ---------------------------------------------------------------- client road */
@@ -138,9 +139,10 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 	F(UINT, created_at_ns, 0, FT_OPTIONAL)                                                            \
 	F(UINT, started_at_ns, 0, FT_OPTIONAL)                                                            \
 	F(UINT, ended_at_ns, 0, FT_OPTIONAL)                                                              \
-	F(UINT, sweep_ns, 0, FT_OPTIONAL) /* time the sweep ran, over all its starts */                   \
-	F(UINT, trials, 0, FT_OPTIONAL)   /* members of the space that are tried */                       \
-	F(UINT, settled, 0, FT_OPTIONAL)  /* of these, dropped or out or decided */                       \
+	F(UINT, sweep_ns, 0, FT_OPTIONAL)  /* time that this job's sweep ran, over all its starts */      \
+	F(UINT, waited_ns, 0, FT_OPTIONAL) /* besides, for others who used the device */                  \
+	F(UINT, trials, 0, FT_OPTIONAL)    /* members of the space that are tried */                      \
+	F(UINT, settled, 0, FT_OPTIONAL)   /* of these, dropped or out or decided */                      \
 	F(UINT, rounds, 0, FT_OPTIONAL)                                                                   \
 	F(UINT, waiters, 0, FT_OPTIONAL)                                                                  \
 	F(UINT, restarts, 0, FT_OPTIONAL) /* times a runner had to be started again */                    \
@@ -509,14 +511,15 @@ FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 	F(RAW, samples, 0, FT_OPTIONAL) /* picoseconds, one a round so far; 0: not measured in that round */
 FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
 
-#define FT_SWEEP_REPLY(F)                                                                      \
-	F(TEXT, outcome, 16, FT_REQUIRED) /* decided, cancelled, no_winner */                  \
-	F(UINT, winner, 0, FT_OPTIONAL)                                                        \
-	F(UINT, rounds, 0, FT_OPTIONAL)                                                        \
-	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                    \
-	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                           \
-	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */ \
-	F(TEXT, weather, 192, FT_OPTIONAL)           /* what disturbed it, and what was done about it */
+#define FT_SWEEP_REPLY(F)                                                                                \
+	F(TEXT, outcome, 16, FT_REQUIRED) /* decided, cancelled, no_winner, no_time */                   \
+	F(UINT, winner, 0, FT_OPTIONAL)                                                                  \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                                  \
+	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                              \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                                     \
+	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */           \
+	F(TEXT, weather, 192, FT_OPTIONAL)           /* what disturbed it, and what was done about it */ \
+	F(UINT, needs_ns, 0, FT_OPTIONAL) /* no_time: what the default alone takes of a budget, about */
 FT_DECLARE_MESSAGE(sweep_reply, FT_SWEEP_REPLY)
 
 #define FT_LOAD_REQUEST(F) F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)

@@ -66,6 +66,7 @@ static void json_tuned(struct document *json, const struct tuned *tuned)
 	}
 	document_count(json, "trials", tuned->trials);
 	document_real(json, "sweep_s", (double)tuned->job.sweep_ns / 1e9);
+	document_real(json, "waited_s", (double)tuned->job.waited_ns / 1e9);
 	document_end(json);
 }
 
@@ -422,7 +423,7 @@ static void explain(void)
 	     "  --force            sweep again although there is a winner\n"
 	     "  --no-wait          return once the jobs are queued\n"
 	     "  --priority N       -100 to 100, higher first; else 0\n"
-	     "  --budget SECONDS   of measuring, a problem; else as the daemon is set\n"
+	     "  --budget SECONDS   of sweeping, a problem, all included; else as the daemon is set\n"
 	     "  --model FILE       instead of KERNEL and fields: the norms of a model, as its config.json\n"
 	     "                     describes it; --m then lists tokens, else powers of two up to 8192");
 }

@@ -1,8 +1,9 @@
 /* A backend: what one kind of device does for the device-independent runner (runner.h). One a program.
  *
- * The runner drives a sweep as: prepare; build_start for every member that may still win, build_wait until
- * all are in, verifying each as it comes; warm; one measure of each that is thrown away; rounds of measure;
- * verify the finalists again, audit the winner; finish. Calls come from one thread, though the runner has another that watches
+ * The runner drives a sweep as: prepare; build_start for every member that may still win, the default first, build_wait until
+ * all are in, verifying each as it comes as long as the budget bears it; warm; one measure of each that is thrown away; rounds of
+ * measure; verify the finalists again, audit the winner; finish. Where verifying takes long the default is warmed up for and measured once before
+ * the others are verified. Calls come from one thread, though the runner has another that watches
  * the socket. A backend never talks to the daemon, never decides, and need not guard against its own crash or
  * hang: the runner tells the daemon which config was on the device, from a signal handler or its watching
  * thread. Processes that a backend starts must not inherit descriptor 3 and must die with it
@@ -16,6 +17,9 @@
  * error): the config is out with that error, and the runner exits with this status for the daemon to start
  * another. */
 enum { FT_BACKEND_LOST = -2, FT_RUNNER_EXIT_LOST = 3 };
+
+/* Returned by prepare, build_wait or verify when `deadline_ns` passed before it was through. */
+enum { FT_BACKEND_ENDED = -3 };
 
 struct ft_built {
 	size_t index; /* which member */
@@ -77,14 +81,19 @@ struct ft_backend {
 	uint64_t spread_ns;
 	unsigned vain; /* the sweep's: waits for quiet that found none, one after another */
 
+	/* Set before each call: what takes long gives up then, monotonic, within some milliseconds or one launch. 0: never. */
+	uint64_t deadline_ns;
+	/* Set early in prepare: about how long that, and verifying one config, take for this problem. 0: not known. */
+	uint64_t prepare_ns, verify_ns;
+
 	/* One sweep at a time. Buffers, the float64 reference, random inputs from the seed. */
 	int (*prepare)(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error);
 	int (*build_start)(struct ft_backend *self, size_t index, struct ft_error *error);
 	/* Waits for one build that was started: 1 and it, 0 if none is pending, -1 if builds cannot go on at
-	 * all. */
+	 * all, or FT_BACKEND_ENDED. Builds begin in the order in which they were started. */
 	int (*build_wait)(struct ft_backend *self, struct ft_built *built, struct ft_error *error);
 	/* Whole output against the reference, with guards. 0 and the largest relative error; 1 if it is
-	 * wrong, with `error` saying where and how; -1 if it could not be run; or FT_BACKEND_LOST. A config that
+	 * wrong, with `error` saying where and how; -1 if it could not be run; FT_BACKEND_LOST or FT_BACKEND_ENDED. A config that
 	 * wrote into its input or weight is wrong, and they are as before again: no config is judged by what
 	 * another did, in verification or when it was timed. */
 	int (*verify)(struct ft_backend *self, size_t index, double *largest, struct ft_error *error);
@@ -92,7 +101,8 @@ struct ft_backend {
 	 * known to be right; `checked` gets how many. Results as of verify. NULL: there is no such thing. */
 	int (*audit)(struct ft_backend *self, size_t index, uint64_t launches, uint64_t *checked,
 	        struct ft_error *error);
-	/* Brings the device to a steady state and sizes the batches; called before the first round. */
+	/* Brings the device to a steady state and sizes the batches; called before the first round. What it looks at besides
+	 * it leaves by the deadline. */
 	int (*warm)(struct ft_backend *self, struct ft_error *error);
 	/* One more part of a sample of one config; 0 in `sample_ps` while there are more to come. Parts of others
 	 * are measured in between, so that all samples of a round see the same weather. When it is whole:

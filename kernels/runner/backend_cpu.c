@@ -22,6 +22,7 @@
 #include "kernels/rmsnorm/rmsnorm_cpu.h"
 #include "kernels/rmsnorm/rmsnorm_cpu_source.h"
 #include "kernels/runner/measure_cpu.h"
+#include "proto/clock.h"
 
 /* METHOD.md gives the reasons for what is measured, and how. */
 enum {
@@ -110,7 +111,8 @@ struct cpu {
 	bool pinned;
 	size_t count;
 	struct ft_rmsnorm_cpu_plan *plan;
-	bool *pending;
+	size_t *pending; /* the place of its build among those that were started; 0: none */
+	size_t started;
 	struct batch *batch;
 	bool *sampled; /* the sample that is thrown away was taken */
 	struct windows *windows;
@@ -137,7 +139,9 @@ struct cpu {
 	size_t audited;                /* whose those are */
 	uint64_t audits;               /* launches since */
 	uint64_t weight_hash;
-	bool launched; /* something ran since input and weight were compared last */
+	bool launched;     /* something ran since input and weight were compared last */
+	uint64_t until_ns; /* of work in parallel: the deadline, monotonic; 0: none */
+	bool ended;        /* it passed in the middle of some */
 	uint64_t seed;
 	struct ft_clock clock;
 	uint64_t floor_ps; /* an empty launch */
@@ -229,6 +233,8 @@ static void cpu_source(struct ft_backend *backend, const char *kernel, char hash
 struct parallel {
 	_Atomic size_t next;
 	size_t count;
+	uint64_t until_ns; /* 0: to the end */
+	atomic_bool ended; /* it passed before all was done */
 	void (*piece)(void *context, size_t index);
 	void *context;
 };
@@ -241,6 +247,10 @@ static void parallel_work(void *context, uint32_t worker)
 		size_t index = atomic_fetch_add(&parallel->next, 1);
 		if (index >= parallel->count)
 			return;
+		if (parallel->until_ns != 0 && ft_monotonic_ns() >= parallel->until_ns) {
+			atomic_store(&parallel->ended, true);
+			return;
+		}
 		parallel->piece(parallel->context, index);
 	}
 }
@@ -253,13 +263,16 @@ static void note_work(struct cpu *cpu, uint64_t began_ns)
 	cpu->worked_ns = ft_clock_ns();
 }
 
+/* As far as the deadline lets it: cpu->ended tells if that was not to the end. */
 static void in_parallel(
         struct cpu *cpu, size_t count, void (*piece)(void *context, size_t index), void *context)
 {
 	uint64_t began = ft_clock_ns();
-	struct parallel parallel = {.count = count, .piece = piece, .context = context};
+	struct parallel parallel = {
+	        .count = count, .until_ns = cpu->until_ns, .piece = piece, .context = context};
 	atomic_init(&parallel.next, 0);
 	ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), parallel_work, &parallel);
+	cpu->ended = cpu->ended || atomic_load(&parallel.ended);
 	note_work(cpu, began);
 }
 
@@ -574,7 +587,8 @@ static void use_sets(struct cpu *cpu, size_t sets)
 	if (pieces * PIECE <= arena->filled)
 		return;
 	in_parallel(cpu, pieces, spread_piece, arena);
-	arena->filled = pieces * PIECE;
+	if (!cpu->ended)
+		arena->filled = pieces * PIECE;
 }
 
 /* The one that is there serves if there is room enough in it and no more memory taken than this sweep may have. */
@@ -615,6 +629,7 @@ static int allocate(struct cpu *cpu, struct ft_error *error)
 	if (!cpu->memory)
 		return -1;
 	cpu->memory_size = extent->input + extent->size;
+	cpu->launched = false;
 	cpu->weight_size = cpu->problem.n * rmsnorm_dtype_size(cpu->problem.weight);
 	cpu->weight = aligned_alloc(64, (cpu->weight_size + 63) / 64 * 64);
 	cpu->hash = calloc(pieces_of(extent->input), sizeof(*cpu->hash));
@@ -624,7 +639,7 @@ static int allocate(struct cpu *cpu, struct ft_error *error)
 	}
 	if (!cpu->weight || !cpu->hash || missing)
 		return ft_fail(error, FT_E_MEMORY, "no memory for the weights");
-	return cpu->shared ? 0 : prepare_arena(cpu, error);
+	return 0;
 }
 
 static void fill_all(struct cpu *cpu)
@@ -648,6 +663,54 @@ static void pin(struct cpu *cpu)
 	        sched_setaffinity(0, sizeof(one), (cpu_set_t *)&one) == 0;
 }
 
+/* From a piece of the work, on one core: how long all of it takes. Small problems are not worth it. */
+static void estimate(struct cpu *cpu)
+{
+	enum { PIECES_LEAST = 8 };
+	const size_t pieces = cpu->problem.m / rows_a_piece(cpu), threads = ft_pool_threads(cpu->pool);
+	const size_t at = (ODD_ROWS / rows_a_piece(cpu) + 1) * rows_a_piece(cpu); /* behind the odd rows */
+	struct rmsnorm_worst worst = {0};
+	uint64_t hash;
+	cpu->backend.prepare_ns = cpu->backend.verify_ns = 0;
+	if (pieces < PIECES_LEAST || at + rows_a_piece(cpu) > cpu->problem.m)
+		return;
+	struct fill fill = {.cpu = cpu,
+	        .data = verified_in(cpu),
+	        .rows = cpu->problem.m,
+	        .rows_a_piece = rows_a_piece(cpu),
+	        .seed = cpu->seed};
+	struct blocks blocks = {.to = verified_out(cpu) - GUARD,
+	        .from = verified_in(cpu) - GUARD,
+	        .size = cpu->extent.size,
+	        .hash = &hash};
+	memset(cpu->weight, 0, cpu->weight_size);
+	uint64_t begin = ft_clock_ns();
+	fill_piece(&fill, at / rows_a_piece(cpu));
+	uint64_t filled = ft_clock_ns();
+	poison_block(&blocks, 0);
+	uint64_t written = ft_clock_ns();
+	rmsnorm_compare_rows(&cpu->problem, verified_in(cpu), cpu->weight, verified_out(cpu), at,
+	        rows_a_piece(cpu), &worst);
+	uint64_t compared = ft_clock_ns();
+	hash_block(&blocks, 0);
+	uint64_t hashed = ft_clock_ns();
+	/* A launch reads and writes at least what a poisoning writes. */
+	const uint64_t arena = cpu->shared || cpu->arena.filled ? 0 : 2 * cpu->sets;
+	cpu->backend.prepare_ns =
+	        pieces * (filled - begin + (1 + arena) * (written - filled) + hashed - compared) / threads;
+	cpu->backend.verify_ns =
+	        pieces * (compared - written + 4 * (written - filled) + hashed - compared) / threads;
+}
+
+/* Whether the default cannot be verified twice by the deadline, as it has to be; with room for a bad estimate. */
+static bool is_hopeless(const struct ft_backend *backend)
+{
+	uint64_t now = ft_monotonic_ns();
+	uint64_t needed = backend->prepare_ns + 2 * backend->verify_ns;
+	return backend->deadline_ns != 0 && needed != 0 &&
+	        (backend->deadline_ns <= now || needed > (backend->deadline_ns - now) * 3 / 2);
+}
+
 static int cpu_prepare(
         struct ft_backend *backend, const struct ft_backend_sweep *sweep, struct ft_error *error)
 {
@@ -663,6 +726,7 @@ static int cpu_prepare(
 	cpu->at = 0;
 	cpu->warm_ps = cpu->half_ps = cpu->whole_ps = 0;
 	cpu->rows = cpu->problem.m;
+	cpu->started = 0;
 	cpu->samples = 0;
 	cpu->disturbed = 0;
 	cpu->steal = (struct ft_steal){0};
@@ -683,7 +747,17 @@ static int cpu_prepare(
 		return -1;
 	for (size_t i = 0; i < sweep->count; i++)
 		ft_rmsnorm_cpu_resolve(cpu->set, &cpu->problem, &sweep->config[i], cores, &cpu->plan[i]);
-	fill_all(cpu);
+	estimate(cpu);
+	if (is_hopeless(backend))
+		return FT_BACKEND_ENDED;
+	cpu->until_ns = backend->deadline_ns;
+	cpu->ended = false;
+	if (!cpu->shared && prepare_arena(cpu, error) < 0)
+		return -1;
+	if (!cpu->ended)
+		fill_all(cpu);
+	if (cpu->ended)
+		return FT_BACKEND_ENDED;
 	return 0;
 }
 
@@ -740,24 +814,27 @@ static void hash_plan(const struct cpu *cpu, const struct ft_rmsnorm_cpu_plan *p
 static int cpu_build_start(struct ft_backend *backend, size_t index, struct ft_error *error)
 {
 	(void)error;
-	self_of(backend)->pending[index] = true;
+	struct cpu *cpu = self_of(backend);
+	cpu->pending[index] = ++cpu->started;
 	return 0;
 }
 
 static int cpu_build_wait(struct ft_backend *backend, struct ft_built *built, struct ft_error *error)
 {
 	struct cpu *cpu = self_of(backend);
+	size_t first = cpu->count;
 	(void)error;
 	for (size_t i = 0; i < cpu->count; i++) {
-		if (!cpu->pending[i])
-			continue;
-		cpu->pending[i] = false;
-		*built = (struct ft_built){.index = i, .cached = true};
-		hash_plan(cpu, &cpu->plan[i], built->code);
-		cpu->built = i;
-		return 1;
+		if (cpu->pending[i] && (first == cpu->count || cpu->pending[i] < cpu->pending[first]))
+			first = i;
 	}
-	return 0;
+	if (first == cpu->count)
+		return 0;
+	cpu->pending[first] = 0;
+	*built = (struct ft_built){.index = first, .cached = true};
+	hash_plan(cpu, &cpu->plan[first], built->code);
+	cpu->built = first;
+	return 1;
 }
 
 /* ---- verify ---- */
@@ -838,14 +915,19 @@ static int check_output(
 static int check_inputs(struct cpu *cpu, struct ft_error *error)
 {
 	const char *what = NULL;
-	if (has_changed(cpu, verified_in(cpu) - GUARD, cpu->extent.input, cpu->hash))
+	const bool changed = has_changed(cpu, verified_in(cpu) - GUARD, cpu->extent.input, cpu->hash);
+	if (cpu->ended)
+		return 0;
+	if (changed)
 		what = "input";
 	else if (XXH3_64bits(cpu->weight, cpu->weight_size) != cpu->weight_hash)
 		what = "weight";
 	cpu->launched = false;
 	if (!what)
 		return 0;
+	cpu->until_ns = 0; /* half of it would be worse than none */
 	fill_all(cpu);
+	cpu->until_ns = cpu->backend.deadline_ns;
 	ft_fail(error, FT_E_BAD_VALUE, "it changed its %s", what);
 	return 1;
 }
@@ -863,8 +945,8 @@ static int check_launches(struct cpu *cpu, size_t index, double *largest, struct
 	uint64_t began = ft_clock_ns();
 	launch(cpu, index, in, out, m);
 	note_work(cpu, began);
-	int result = check_output(cpu, in, out, m, largest, error);
-	if (result != 0)
+	int result = cpu->ended ? 0 : check_output(cpu, in, out, m, largest, error);
+	if (result != 0 || cpu->ended)
 		return result;
 	for (size_t row = 0; row < few; row++)
 		memcpy(out + row * cpu->extent.stride, in + row * cpu->extent.stride, cpu->extent.row);
@@ -882,13 +964,18 @@ static int cpu_verify(struct ft_backend *backend, size_t index, double *largest,
 {
 	struct cpu *cpu = self_of(backend);
 	*largest = 0;
+	cpu->until_ns = backend->deadline_ns;
+	cpu->ended = false;
 	/* What timed launches did to it is not known to be this one's doing. */
 	if (cpu->launched)
 		(void)check_inputs(cpu, NULL);
-	int result = check_launches(cpu, index, largest, error);
+	int result = cpu->ended ? 0 : check_launches(cpu, index, largest, error);
 	/* An output that is wrong by a changed input is told as that. */
-	if (check_inputs(cpu, error) != 0)
+	if (!cpu->ended && check_inputs(cpu, error) != 0)
 		result = 1;
+	/* Nothing that was found in a part is true of the whole. */
+	if (cpu->ended)
+		return FT_BACKEND_ENDED;
 	if (result == 0 && (cpu->warm_index == cpu->count || index == cpu->standard))
 		cpu->warm_index = index;
 	return result;
@@ -928,6 +1015,8 @@ static int cpu_audit(struct ft_backend *backend, size_t index, uint64_t launches
 	const size_t odd = cpu->problem.m < ODD_ROWS ? cpu->problem.m : ODD_ROWS;
 	char *out = verified_out(cpu);
 	int result = 0;
+	cpu->until_ns = 0;
+	cpu->ended = false;
 	if (cpu->launched)
 		(void)check_inputs(cpu, NULL);
 	if (cpu->audited != index) {
@@ -1069,6 +1158,11 @@ static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
 	return took[count / 4] * 1000 / launches;
 }
 
+static bool backend_is_late(const struct cpu *cpu, uint64_t more_ns)
+{
+	return cpu->backend.deadline_ns != 0 && ft_monotonic_ns() + more_ns >= cpu->backend.deadline_ns;
+}
+
 static void keep_least(uint64_t *least, uint64_t value)
 {
 	*least = *least == 0 || value < *least ? value : *least;
@@ -1088,6 +1182,12 @@ static void look_for_cold(struct cpu *cpu, size_t index)
 		for (int turn = 0; turn < COLD_TURNS && (turn == 0 || ft_clock_ns() - begin < look_ns);
 		        turn++) {
 			keep_least(&cpu->warm_ps, time_in(cpu, index, few > 0 && few < sets ? few : 1));
+			/* The rest of a turn takes some three times as long. */
+			if (backend_is_late(cpu, 3 * (ft_clock_ns() - begin))) {
+				cpu->half_ps = cpu->whole_ps = 0;
+				use_sets(cpu, sets);
+				return;
+			}
 			/* Of a single pair, half the rows. */
 			cpu->rows = sets > 1 ? m : m / 2;
 			keep_least(
@@ -1123,6 +1223,8 @@ static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
 {
 	struct cpu *cpu = self_of(backend);
 	(void)error;
+	cpu->until_ns = 0;
+	cpu->ended = false;
 	ft_clock_probe(&cpu->clock);
 	uint64_t begin = ft_clock_ns();
 	note_work(cpu, begin);

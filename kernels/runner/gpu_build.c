@@ -212,7 +212,7 @@ int gpu_build_wait(struct ft_backend *self, struct ft_built *built, struct ft_er
 			free(ready);
 			return 1;
 		}
-		int got = gpu_pool_wait(gpu->pool, &compiled, error);
+		int got = gpu_pool_wait(gpu->pool, gpu->base.deadline_ns, &compiled, error);
 
 		if (got <= 0)
 			return got;
@@ -229,9 +229,9 @@ int gpu_await_check(struct gpu *gpu, struct ft_error *error)
 	int code;
 
 	while (!gpu->check_tried) {
-		code = gpu_pool_wait(gpu->pool, &compiled, error);
+		code = gpu_pool_wait(gpu->pool, gpu->base.deadline_ns, &compiled, error);
 		if (code < 0)
-			return -1;
+			return code;
 		if (code == 0)
 			return ft_fail(error, FT_E_UNAVAILABLE, "the checking code was never built");
 		if (!compiled.tag) {

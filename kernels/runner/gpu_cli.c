@@ -226,7 +226,7 @@ static int compile_one(const struct rmsnorm_problem *problem, const struct ft_tr
 	if (gpu_pool_open(&pool, 1, error) < 0)
 		return -1;
 	if (submit(pool, problem, traits, config, code, error) == 0 &&
-	        gpu_pool_wait(pool, &compiled, error) == 1)
+	        gpu_pool_wait(pool, 0, &compiled, error) == 1)
 		result = take(&compiled, code, error);
 	gpu_pool_close(pool);
 	return result;
@@ -333,7 +333,7 @@ static int build_many(const struct request *request, const struct ft_traits *tra
 		if (!space->pruned[i][0] &&
 		        submit(pool, &problem, traits, &space->config[i], &space->config[i], &error) < 0)
 			goto failed;
-	while ((got = gpu_pool_wait(pool, &compiled, &error)) == 1) {
+	while ((got = gpu_pool_wait(pool, 0, &compiled, &error)) == 1) {
 		const struct ft_config *config = compiled.tag;
 		struct gpu_code code = {0};
 		char path[4096];

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 
 #include "gpu_sources.h"
 #include "kernels/host.h"
+#include "kernels/runner/backend.h"
 #include "kernels/runner/hip.h"
 #include "kernels/runner/pipe_io.h"
 #include "proto/clock.h"
@@ -389,12 +391,26 @@ static void say_log(const char *log, struct ft_error *error)
 	ft_fail(error, FT_E_UNAVAILABLE, "it does not compile: %.*s", (int)strcspn(line, "\n"), line);
 }
 
-int gpu_pool_wait(struct gpu_pool *pool, struct gpu_compiled *compiled, struct ft_error *error)
+/* Whether one of them has something to say by then; -1 is an error. */
+static int wait_for_any(struct pollfd *wait, unsigned count, uint64_t until_ns)
+{
+	for (;;) {
+		uint64_t now = ft_monotonic_ns();
+		uint64_t left_ms = until_ns > now ? (until_ns - now) / 1000000 + 1 : 0;
+		int got = poll(wait, count, until_ns == 0 ? -1 : left_ms > INT_MAX ? INT_MAX : (int)left_ms);
+
+		if (got >= 0 || errno != EINTR)
+			return got;
+	}
+}
+
+int gpu_pool_wait(
+        struct gpu_pool *pool, uint64_t until_ns, struct gpu_compiled *compiled, struct ft_error *error)
 {
 	struct pollfd wait[GPU_WORKERS_MAX];
 	struct worker *worker = NULL;
 	unsigned waiting = 0;
-	int status = 0;
+	int status = 0, got;
 
 	memset(compiled, 0, sizeof *compiled);
 	if (hand_out(pool, error) < 0)
@@ -404,9 +420,11 @@ int gpu_pool_wait(struct gpu_pool *pool, struct gpu_compiled *compiled, struct f
 			wait[waiting++] = (struct pollfd){.fd = pool->worker[i].from, .events = POLLIN};
 	if (waiting == 0)
 		return 0;
-	while (poll(wait, waiting, -1) < 0)
-		if (errno != EINTR)
-			return ft_fail_errno(error, errno, "cannot wait for the helper processes");
+	got = wait_for_any(wait, waiting, until_ns);
+	if (got < 0)
+		return ft_fail_errno(error, errno, "cannot wait for the helper processes");
+	if (got == 0)
+		return FT_BACKEND_ENDED;
 	for (unsigned w = 0; w < waiting && !worker; w++)
 		for (unsigned i = 0; wait[w].revents && i < pool->workers; i++)
 			if (pool->worker[i].busy && pool->worker[i].from == wait[w].fd)

@@ -38,8 +38,10 @@ void gpu_pool_close(struct gpu_pool *pool);
 /* Queues one. `target` is for words in an error: "this compiler does not know gfx1201". */
 int gpu_pool_submit(struct gpu_pool *pool, void *tag, enum gpu_source source, const char *target,
         const char *const *option, unsigned options, struct ft_error *error);
-/* Waits for one: 1 and it, 0 if nothing is pending, -1 if no process can be started. */
-int gpu_pool_wait(struct gpu_pool *pool, struct gpu_compiled *compiled, struct ft_error *error);
+/* Waits for one: 1 and it, 0 if nothing is pending, -1 if no process can be started, FT_BACKEND_ENDED when `until_ns` has
+ * come, monotonic; 0: never. */
+int gpu_pool_wait(
+        struct gpu_pool *pool, uint64_t until_ns, struct gpu_compiled *compiled, struct ft_error *error);
 
 /* Forgets what was submitted and not yet waited for. */
 void gpu_pool_drop(struct gpu_pool *pool);

@@ -25,6 +25,8 @@ enum { RESERVE_MOST = 4, RESERVE_LEAST = 50, PAST_PART = 20 /* parts of the budg
 /* Of the budget, what may be spent on waiting for the device to be quiet. */
 enum {
 	PATIENCE_PART = 10,
+	OVERRUN_PART = 10, /* of it, by which the last verification may go beyond */
+	TIGHT_PART = 4,    /* of what is left: if verifying all takes more, the default is timed first */
 	VAIN_MOST = 4,     /* halvings of it */
 	LOAD_QUIET = 20,   /* percent that others use of a quiet device */
 	SPREAD_ROUNDS = 7, /* the first of a race, which may decide it */
@@ -37,9 +39,16 @@ struct run {
 	struct ft_sweep *sweep;
 	struct ft_backend *backend;
 	const struct ft_sweep_listener *listener;
-	uint64_t deadline_ns;
-	uint64_t reserve_ns;  /* before it, for the winner to be verified again */
-	uint64_t verify_ns;   /* that it took, the longest */
+	uint64_t start_ns;
+	uint64_t deadline_ns; /* the budget's end; moves on while others are waited for */
+	uint64_t prepare_ns;  /* that it took; 0: not over yet */
+	uint64_t verify_ns;   /* a config; guessed at first, 0: not known */
+	size_t verified;      /* that it was measured on */
+	uint64_t sample_ns;   /* of the default, with all that goes with it; 0: not known */
+	uint64_t reserve_ns;  /* for the launches of the winner that are looked at */
+	uint64_t spread_ns;   /* of the first rounds */
+	uint64_t launch_ns;   /* of the fastest, in the last round */
+	bool warmed, raced;
 	size_t fresh;         /* rounds measured in this run */
 	uint64_t began_ns;    /* the first of them */
 	uint64_t patience_ns; /* left for waiting */
@@ -49,6 +58,7 @@ struct run {
 	char weather[sizeof(((struct ft_weather *)0)->reason)]; /* the last that was to be said of it */
 	size_t *order;                                          /* of a round */
 	uint64_t *sample;                                       /* of the round at hand */
+	bool *asked;                                            /* for a build that is not in yet */
 	bool *built;                                            /* in this process */
 	bool *sampled;                                          /* once at least, thrown away or not */
 	bool revived; /* some that were dropped race again, and may have to be built */
@@ -56,7 +66,11 @@ struct run {
 	struct ft_writer writer;
 };
 
-enum { RUN_CANCELLED = 1, RUN_ENDED = 2 /* the budget is spent */ };
+enum {
+	RUN_CANCELLED = 1,
+	RUN_ENDED = 2,  /* the budget is spent */
+	RUN_NO_TIME = 3 /* before anybody could win in it */
+};
 
 /* splitmix64: the order of a round follows from the seed and its number alone. */
 static uint64_t next_random(uint64_t *state)
@@ -137,8 +151,10 @@ static void decide(struct run *run, bool ended, struct ft_decision *decision)
 	struct ft_sweep *sweep = run->sweep;
 	for (size_t i = 0; i < sweep->count; i++) {
 		const struct ft_sweep_trial *trial = &sweep->trial[i];
-		run->contender[i] = (struct ft_contender){
-		        .out = trial->out, .dropped = trial->dropped, .sample_ps = trial->sample_ps};
+		/* What the budget did not suffice to verify is no contender. */
+		run->contender[i] = (struct ft_contender){.out = trial->out || !trial->verified,
+		        .dropped = trial->dropped,
+		        .sample_ps = trial->sample_ps};
 	}
 	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->standard, sweep->rounds, ended,
 	        sweep->standing, decision);
@@ -206,7 +222,7 @@ static bool is_measured(const struct run *run, size_t index)
 {
 	const struct ft_sweep *sweep = run->sweep;
 	const struct ft_sweep_trial *trial = &sweep->trial[index];
-	if (trial->out || !run->built[index])
+	if (trial->out || !trial->verified || !run->built[index])
 		return false;
 	return !trial->dropped ||
 	        (index == sweep->standard && sweep->rounds > run->fresh &&
@@ -235,16 +251,48 @@ static int reject(struct run *run, const char *stage, size_t index, int result, 
 	return result == FT_BACKEND_LOST ? lose(run, stage, index) : 0;
 }
 
-/* 0 or FT_BACKEND_LOST. A wrong or failed config is out. */
-static int verify(struct run *run, const char *stage, size_t index)
+static bool audits_at_any_rate(const struct run *run)
+{
+	return run->backend->audit && run->sweep->kernel->bytes(&run->sweep->problem) <= audit_whole_bytes;
+}
+
+/* How long it takes to verify the winner after the timing; an audit begins with two whole checks. */
+static uint64_t verify_again_ns(const struct run *run)
+{
+	return run->verify_ns + run->verify_ns / 2 + (audits_at_any_rate(run) ? 2 * run->verify_ns : 0);
+}
+
+/* When measuring has to end, for the winner to be verified once more in the budget. */
+static uint64_t race_end_ns(const struct run *run)
+{
+	uint64_t reserve = verify_again_ns(run) + run->reserve_ns;
+	return reserve < run->deadline_ns ? run->deadline_ns - reserve : 1; /* 0 would be none */
+}
+
+static uint64_t last_end_ns(const struct run *run)
+{
+	uint64_t overrun = run->sweep->budget_ns / OVERRUN_PART;
+	return run->deadline_ns > UINT64_MAX - overrun ? UINT64_MAX : run->deadline_ns + overrun;
+}
+
+/* 0, FT_BACKEND_LOST or RUN_ENDED. A wrong or failed config is out. */
+static int verify(struct run *run, const char *stage, size_t index, uint64_t until_ns)
 {
 	struct ft_error error = {0};
 	double largest = 0;
 	tell_begin(run, stage, index);
 	uint64_t begin = ft_monotonic_ns();
+	run->backend->deadline_ns = until_ns;
 	int result = run->backend->verify(run->backend, index, &largest, &error);
+	run->backend->deadline_ns = 0;
 	uint64_t took = ft_monotonic_ns() - begin;
-	run->verify_ns = took > run->verify_ns ? took : run->verify_ns;
+	if (result == FT_BACKEND_ENDED) {
+		if (run->verify_ns < took)
+			run->verify_ns = took;
+		tell_stage(run, stage); /* nobody is busy any more */
+		return RUN_ENDED;
+	}
+	run->verify_ns = run->verified++ > 0 ? (run->verify_ns + took) / 2 : took;
 	if (result != 0)
 		return reject(run, stage, index, result, &error);
 	struct ft_runner_event event = make_event(run, "verified", index);
@@ -291,6 +339,46 @@ static bool stands_before(const struct run *run, size_t a, size_t b)
 	return a < b;
 }
 
+/* There is nothing more to find out of it but its time. */
+static bool is_settled(const struct run *run, size_t index)
+{
+	return index >= run->sweep->count || run->sweep->trial[index].out ||
+	        (run->built[index] && run->sweep->trial[index].verified);
+}
+
+/* Whether one more can be verified and measured for as many rounds as a decision takes, beside those that are. */
+static bool has_time(const struct run *run)
+{
+	const struct ft_sweep *sweep = run->sweep;
+	uint64_t now = ft_monotonic_ns();
+	uint64_t racing = 1;
+	for (size_t i = 0; i < sweep->count; i++)
+		racing += is_measured(run, i);
+	uint64_t samples = racing * (sweep->rule.min_rounds + 1) * run->sample_ns;
+	return now < race_end_ns(run) && run->verify_ns + samples <= race_end_ns(run) - now;
+}
+
+static int time_the_default_first(struct run *run);
+
+/* 0, RUN_ENDED where there is no time for it, RUN_NO_TIME where that is the default, or FT_BACKEND_LOST. */
+static int verify_built(struct run *run, size_t index)
+{
+	struct ft_sweep_trial *trial = &run->sweep->trial[index];
+	const bool standard = index == run->sweep->standard;
+	if (trial->verified)
+		return 0;
+	if (!standard && !has_time(run))
+		return RUN_ENDED;
+	int result = verify(run, "verify", index, standard ? run->deadline_ns : race_end_ns(run));
+	trial->verified = result == 0 && !trial->out;
+	if (!standard)
+		return result;
+	/* It has to be verified once more. */
+	if (result == RUN_ENDED || (result == 0 && ft_monotonic_ns() >= last_end_ns(run) - run->verify_ns))
+		return RUN_NO_TIME;
+	return result == 0 && trial->verified ? time_the_default_first(run) : result;
+}
+
 static int take_built(struct run *run, const struct ft_built *built)
 {
 	struct ft_sweep *sweep = run->sweep;
@@ -298,6 +386,7 @@ static int take_built(struct run *run, const struct ft_built *built)
 	if (index >= sweep->count)
 		return 0;
 	struct ft_sweep_trial *trial = &sweep->trial[index];
+	run->asked[index] = false;
 	if (built->failed) {
 		put_out(run, index, "failed", built->error.message);
 		return 0;
@@ -328,38 +417,56 @@ static int take_built(struct run *run, const struct ft_built *built)
 		trial->verified = trial->verified || there->verified;
 		tell_same(run, other, index);
 	}
-	if (trial->verified)
-		return 0;
-	int result = verify(run, "verify", index);
-	trial->verified = !trial->out;
-	return result;
+	/* Others are verified while time is left, which the default comes first to tell. */
+	return index == sweep->standard || is_settled(run, sweep->standard) ? verify_built(run, index) : 0;
 }
 
+static void start_build(struct run *run, size_t index)
+{
+	struct ft_error failure = {0};
+	if (!is_wanted(run, index) || run->built[index] || run->asked[index])
+		return;
+	tell_begin(run, "build", index);
+	run->asked[index] = true;
+	if (run->backend->build_start(run->backend, index, &failure) < 0)
+		put_out(run, index, "failed", failure.message);
+}
+
+/* Builds and verifies all that are wanted, as far as the budget goes: whoever was not reached is not verified. */
 static int build_all(struct run *run, struct ft_error *error)
 {
 	struct ft_sweep *sweep = run->sweep;
 	struct ft_backend *backend = run->backend;
+	int got, result = 0;
 	run->revived = false;
 	tell_stage(run, "build");
+	if (sweep->standard < sweep->count)
+		start_build(run, sweep->standard);
 	for (size_t i = 0; i < sweep->count; i++) {
-		struct ft_error failure = {0};
-		if (!is_wanted(run, i) || run->built[i])
-			continue;
-		tell_begin(run, "build", i);
-		if (backend->build_start(backend, i, &failure) < 0)
-			put_out(run, i, "failed", failure.message);
+		if (i != sweep->standard)
+			start_build(run, i);
 	}
-	for (;;) {
+	do {
 		struct ft_built built = {0};
 		if (cancelled(run))
 			return RUN_CANCELLED;
-		int got = backend->build_wait(backend, &built, error);
-		if (got <= 0)
-			return got;
-		int result = take_built(run, &built);
-		if (result != 0)
-			return result;
+		backend->deadline_ns = is_settled(run, sweep->standard) ? race_end_ns(run) : run->deadline_ns;
+		got = backend->build_wait(backend, &built, error);
+		backend->deadline_ns = 0;
+		if (got > 0)
+			result = take_built(run, &built);
+	} while (got > 0 && result == 0);
+	if (got == FT_BACKEND_ENDED && !is_settled(run, sweep->standard))
+		return RUN_NO_TIME;
+	if (got == -1 || got == FT_BACKEND_LOST)
+		return got;
+	for (size_t i = 0; i < sweep->count && result == 0; i++) {
+		if (cancelled(run))
+			return RUN_CANCELLED;
+		if (run->built[i] && is_wanted(run, i))
+			result = verify_built(run, i);
 	}
+	return result == RUN_ENDED ? 0 : result;
 }
 
 /* ---- measure ---- */
@@ -381,46 +488,86 @@ static int measure(struct run *run, size_t index, uint64_t *sample_ps)
 /* What is left is for the winner to be looked at. */
 static bool over_budget(const struct run *run)
 {
-	return ft_monotonic_ns() + run->reserve_ns >= run->deadline_ns;
+	return ft_monotonic_ns() >= race_end_ns(run);
 }
 
 /* The first sample of a config is thrown away, and announced. */
-static int sample_the_new(struct run *run)
+static int sample_first(struct run *run, size_t index)
 {
-	for (size_t i = 0; i < run->sweep->count && !over_budget(run); i++) {
-		uint64_t thrown_away = 0;
-		if (!is_measured(run, i) || run->sampled[i])
-			continue;
-		if (cancelled(run))
-			return RUN_CANCELLED;
-		tell_begin(run, "measure", i);
-		run->sampled[i] = true;
-		while (!thrown_away && !run->sweep->trial[i].out) {
-			if (measure(run, i, &thrown_away) == FT_BACKEND_LOST)
-				return FT_BACKEND_LOST;
-		}
+	uint64_t thrown_away = 0;
+	uint64_t begin = ft_monotonic_ns();
+	if (!is_measured(run, index) || run->sampled[index])
+		return 0;
+	if (cancelled(run))
+		return RUN_CANCELLED;
+	tell_begin(run, "measure", index);
+	while (!thrown_away && !run->sweep->trial[index].out) {
+		if (measure(run, index, &thrown_away) == FT_BACKEND_LOST)
+			return FT_BACKEND_LOST;
 	}
-	/* From here on none is announced: a stage clears whom to blame. */
-	tell_stage(run, "measure");
+	run->sampled[index] = true;
+	if (index == run->sweep->standard)
+		run->sample_ns = ft_monotonic_ns() - begin;
 	return 0;
 }
 
-/* Clocks, batches, first touches: once in a run, before its first round. */
+/* The default's at any rate: it is to have a time whenever the budget ends. Who has none is not in the race. */
+static int sample_the_new(struct run *run)
+{
+	int result = run->sweep->standard < run->sweep->count ? sample_first(run, run->sweep->standard) : 0;
+	for (size_t i = 0; i < run->sweep->count && result == 0 && !over_budget(run); i++)
+		result = sample_first(run, i);
+	/* From here on none is announced: a stage clears whom to blame. */
+	if (result == 0)
+		tell_stage(run, "measure");
+	return result;
+}
+
+/* Clocks, batches, first touches. */
 static int warm(struct run *run, struct ft_error *error)
 {
 	tell_stage(run, "measure");
-	if (run->backend->warm(run->backend, error) < 0)
-		return -1;
-	return sample_the_new(run);
+	run->warmed = true;
+	/* What it looks at besides may take a part of what is left. */
+	uint64_t now = ft_monotonic_ns();
+	run->backend->deadline_ns = race_end_ns(run) > now ? now + (race_end_ns(run) - now) / TIGHT_PART : now;
+	int result = run->backend->warm(run->backend, error);
+	run->backend->deadline_ns = 0;
+	if (result == FT_BACKEND_ENDED)
+		result = run->backend->warm(run->backend, error);
+	return result < 0 ? -1 : 0;
+}
+
+/* Where verifying all would take a good part of the budget, how many there is time for depends on what a sample takes. */
+static int time_the_default_first(struct run *run)
+{
+	const struct ft_sweep *sweep = run->sweep;
+	struct ft_error error;
+	uint64_t now = ft_monotonic_ns();
+	uint64_t left = race_end_ns(run) > now ? race_end_ns(run) - now : 0;
+	uint64_t others = 0;
+	for (size_t i = 0; i < sweep->count; i++)
+		others += is_wanted(run, i) && !sweep->trial[i].verified;
+	if (run->warmed || others == 0 || others * run->verify_ns <= left / TIGHT_PART)
+		return 0;
+	/* What keeps it from being warmed up is told when all are. */
+	if (warm(run, &error) < 0) {
+		run->warmed = false;
+		return 0;
+	}
+	int result = sample_first(run, sweep->standard);
+	tell_stage(run, "build");
+	return result;
 }
 
 /* ---- waiting ---- */
 
-static int pause_for(struct run *run, uint64_t duration_ns)
+/* A pause that is `apart` costs nothing of the budget. */
+static int pause_for(struct run *run, uint64_t duration_ns, bool apart)
 {
 	uint64_t begin = ft_monotonic_ns();
 	uint64_t passed = 0;
-	while (passed < duration_ns && !over_budget(run)) {
+	while (passed < duration_ns && (apart || !over_budget(run))) {
 		uint64_t step = duration_ns - passed < pause_step_ns ? duration_ns - passed : pause_step_ns;
 		struct timespec rest = {.tv_nsec = (long)step};
 		if (cancelled(run))
@@ -438,8 +585,8 @@ static bool is_quiet(const struct run *run)
 	        percent <= LOAD_QUIET;
 }
 
-/* Others use the device: it is left to them for a while, as long as the budget bears it. What is measured beside
- * them all the same is marked. */
+/* Others use the device: it is left to them for a while, of which the budget tells the bound but which is no part of it.
+ * What is measured beside them all the same is marked. */
 static int wait_for_quiet(struct run *run, struct ft_error *error)
 {
 	bool quiet = false;
@@ -448,11 +595,12 @@ static int wait_for_quiet(struct run *run, struct ft_error *error)
 	while (!quiet && run->patience_ns > 0) {
 		uint64_t begin = ft_monotonic_ns();
 		uint64_t pause = run->pause_ns < run->patience_ns ? run->pause_ns : run->patience_ns;
-		if (pause_for(run, pause) != 0)
+		if (pause_for(run, pause, true) != 0)
 			return RUN_CANCELLED;
 		quiet = is_quiet(run);
 		uint64_t spent = ft_monotonic_ns() - begin;
 		run->waited_ns += spent;
+		run->deadline_ns += spent < UINT64_MAX - run->deadline_ns ? spent : 0;
 		run->patience_ns -= spent < run->patience_ns ? spent : run->patience_ns;
 		run->pause_ns = 2 * run->pause_ns < second_ns ? 2 * run->pause_ns : second_ns;
 		if (!quiet && ft_monotonic_ns() - told > second_ns) {
@@ -469,18 +617,20 @@ static int wait_for_quiet(struct run *run, struct ft_error *error)
 /* Before a round: not all of the first ones in the same moment, nor any while others use the device. */
 static int keep_pace(struct run *run, struct ft_error *error)
 {
-	uint64_t spread_ns = run->backend->spread_ns;
-	if (run->fresh == 0)
+	if (run->fresh == 0) {
 		run->began_ns = ft_monotonic_ns();
+		uint64_t left = race_end_ns(run) > run->began_ns ? race_end_ns(run) - run->began_ns : 0;
+		run->spread_ns = run->backend->spread_ns < left / 2 ? run->backend->spread_ns : left / 2;
+	}
 	if (run->rough && run->patience_ns > 0 && !over_budget(run))
 		return wait_for_quiet(run, error);
-	if (spread_ns == 0 || run->fresh >= SPREAD_ROUNDS || run->sweep->hasty)
+	if (run->spread_ns == 0 || run->fresh >= SPREAD_ROUNDS || run->sweep->hasty)
 		return 0;
-	uint64_t due = run->began_ns + spread_ns * run->fresh / SPREAD_ROUNDS;
+	uint64_t due = run->began_ns + run->spread_ns * run->fresh / SPREAD_ROUNDS;
 	uint64_t now = ft_monotonic_ns();
 	if (now + pause_least_ns > due)
 		return 0;
-	int result = pause_for(run, due - now);
+	int result = pause_for(run, due - now, false);
 	if (result != 0)
 		return result;
 	return run->backend->warm(run->backend, error) < 0 ? -1 : 0;
@@ -515,7 +665,7 @@ static uint64_t audit_launches(const struct run *run)
 	return launches > AUDIT_LEAST ? launches : AUDIT_LEAST;
 }
 
-/* How long that and verifying it again take, by the round at hand. */
+/* How long that takes, by the round at hand. */
 static void set_reserve(struct run *run)
 {
 	const uint64_t most = run->sweep->budget_ns / RESERVE_MOST;
@@ -524,7 +674,8 @@ static void set_reserve(struct run *run)
 		if (run->sample[i] > 0 && run->sample[i] < least_ps)
 			least_ps = run->sample[i];
 	}
-	double wanted = (double)run->verify_ns + (double)run->sweep->budget_ns / RESERVE_LEAST +
+	run->launch_ns = least_ps / 1000;
+	double wanted = (double)run->sweep->budget_ns / RESERVE_LEAST +
 	        (double)audit_launches(run) * AUDIT_COST * (double)least_ps / 1000;
 	run->reserve_ns = wanted < (double)most ? (uint64_t)wanted : most;
 }
@@ -560,7 +711,7 @@ static size_t order_round(struct run *run)
 	size_t alive = 0;
 	for (size_t i = 0; i < sweep->count; i++) {
 		run->sample[i] = 0;
-		if (is_measured(run, i))
+		if (is_measured(run, i) && run->sampled[i])
 			run->order[alive++] = i;
 	}
 	uint64_t state = sweep->seed ^ (sweep->rounds + 1) * 0xd1342543de82ef95U;
@@ -602,6 +753,10 @@ static int take_samples(struct run *run, size_t alive, size_t *measured)
 			first = false;
 			if (measure(run, index, &run->sample[index]) == FT_BACKEND_LOST)
 				return FT_BACKEND_LOST;
+			if (run->sample[index] > 0 && run->sample[index] < FT_SAMPLE_LEAST_PS) {
+				run->sample[index] = 0;
+				put_out(run, index, "failed", "it was timed at less than any launch takes");
+			}
 			*measured += run->sample[index] != 0;
 			left -= run->sample[index] || sweep->trial[index].out;
 		}
@@ -621,6 +776,8 @@ static int measure_round(struct run *run, struct ft_error *error)
 		return 0;
 	if (result != 0 && result != RUN_ENDED)
 		return result;
+	if (measured == 0)
+		return 0;
 	for (size_t i = 0; i < sweep->count; i++) {
 		if (!run->sample[i])
 			continue;
@@ -650,7 +807,7 @@ static int build_revived(struct run *run, struct ft_error *error)
 
 /* Rounds until the decision falls. After a restart nothing is decided before min_rounds fresh rounds, unless
  * the old ones decide already. */
-static int race(struct run *run, bool *warmed, struct ft_decision *decision, struct ft_error *error)
+static int race(struct run *run, struct ft_decision *decision, struct ft_error *error)
 {
 	struct ft_sweep *sweep = run->sweep;
 	const bool resumed = sweep->rounds > 0;
@@ -659,14 +816,16 @@ static int race(struct run *run, bool *warmed, struct ft_decision *decision, str
 	        (sweep->rounds > 0 || decision->verdict == FT_VERDICT_NONE))
 		return 0;
 	for (;;) {
-		if (!*warmed) {
-			int result = warm(run, error);
-			if (result != 0)
-				return result;
-			*warmed = true;
-		}
 		size_t before = sweep->rounds;
-		int result = run->revived ? build_revived(run, error) : 0;
+		int result = 0;
+		if (!run->raced) {
+			run->raced = true;
+			result = warm(run, error);
+			if (result == 0)
+				result = sample_the_new(run);
+		}
+		if (result == 0 && run->revived)
+			result = build_revived(run, error);
 		if (result == 0)
 			result = keep_pace(run, error);
 		if (result == 0)
@@ -692,18 +851,25 @@ static int audit(struct run *run, size_t index)
 {
 	struct ft_sweep_trial *trial = &run->sweep->trial[index];
 	const uint64_t wanted = audit_launches(run);
-	const uint64_t part = (wanted + AUDIT_PARTS - 1) / AUDIT_PARTS;
 	uint64_t told = ft_monotonic_ns();
 	uint64_t done = 0;
+	if (!audits_at_any_rate(run) && told + 2 * run->verify_ns >= run->deadline_ns)
+		return 0;
 	while (done < wanted && !trial->out && !trial->audited) {
 		struct ft_error error = {0};
 		uint64_t checked = 0;
 		uint64_t now = ft_monotonic_ns();
+		uint64_t left = now < run->deadline_ns ? run->deadline_ns - now : 0;
+		uint64_t part = (wanted + AUDIT_PARTS - 1) / AUDIT_PARTS;
+		uint64_t fit =
+		        (left + run->sweep->budget_ns / OVERRUN_PART) / (AUDIT_COST * run->launch_ns + 1);
 		if (cancelled(run))
 			return RUN_CANCELLED;
-		if (done > 0 && now >= run->deadline_ns &&
+		if (done > 0 && left == 0 &&
 		        now - run->deadline_ns >= run->sweep->budget_ns / PAST_PART)
 			break;
+		if (part > fit)
+			part = fit + 1;
 		if (now - told > second_ns) {
 			tell_begin(run, "confirm", index);
 			told = now;
@@ -719,11 +885,11 @@ static int audit(struct run *run, size_t index)
 }
 
 /* Whole once more after the timing, and many launches of what may be served after this. */
-static int confirm_one(struct run *run, size_t index, bool whole)
+static int confirm_one(struct run *run, size_t index, bool whole, uint64_t until_ns)
 {
 	struct ft_sweep_trial *trial = &run->sweep->trial[index];
 	if (!trial->confirmed) {
-		int result = verify(run, "confirm", index);
+		int result = verify(run, "confirm", index, until_ns);
 		if (result != 0)
 			return result;
 		trial->confirmed = !trial->out;
@@ -731,31 +897,33 @@ static int confirm_one(struct run *run, size_t index, bool whole)
 	return whole ? audit(run, index) : 0;
 }
 
-/* The winner first, then those that are tied with it. */
+/* The winner first, then those that are tied with it, as long as there is time. */
 static int confirm(struct run *run, size_t winner)
 {
 	struct ft_sweep *sweep = run->sweep;
 	tell_stage(run, "confirm");
-	int result = confirm_one(run, winner, true);
+	int result = confirm_one(run, winner, true, last_end_ns(run));
+	if (result == RUN_ENDED)
+		return RUN_NO_TIME;
 	uint64_t end = ft_monotonic_ns() + confirm_tied_ns;
 	for (size_t i = 0; i < sweep->count && result == 0; i++) {
 		const struct ft_sweep_trial *trial = &sweep->trial[i];
-		bool may_wait = !trial->served && (trial->confirmed || ft_monotonic_ns() >= end);
+		uint64_t over = ft_monotonic_ns() + run->verify_ns;
+		bool may_wait =
+		        over >= run->deadline_ns || (!trial->served && (trial->confirmed || over >= end));
 		if (i != winner && sweep->standing[i].tied && can_win(trial) && run->built[i] && !may_wait &&
 		        !cancelled(run))
-			result = confirm_one(run, i, trial->served);
+			result = confirm_one(run, i, trial->served, run->deadline_ns);
 	}
-	return result;
+	return result == RUN_ENDED ? 0 : result;
 }
 
 static int sweep_to_end(struct run *run, struct ft_decision *decision, struct ft_error *error)
 {
-	bool warmed = false;
-	int result = build_all(run, error);
-	if (result != 0)
-		return result;
 	for (;;) {
-		result = race(run, &warmed, decision, error);
+		int result = build_all(run, error);
+		if (result == 0)
+			result = race(run, decision, error);
 		if (result != 0 || decision->verdict == FT_VERDICT_NONE)
 			return result;
 		result = confirm(run, decision->winner);
@@ -763,10 +931,19 @@ static int sweep_to_end(struct run *run, struct ft_decision *decision, struct ft
 			return result;
 		if (cancelled(run))
 			return RUN_CANCELLED;
-		result = build_all(run, error);
-		if (result != 0)
-			return result;
 	}
+}
+
+/* What the default alone would have taken of a budget, as far as can be told. */
+static uint64_t needed_ns(const struct run *run)
+{
+	const struct ft_backend *backend = run->backend;
+	uint64_t spent = ft_monotonic_ns() - run->start_ns - run->waited_ns;
+	uint64_t verify = run->verify_ns > backend->verify_ns ? run->verify_ns : backend->verify_ns;
+	uint64_t needed = run->prepare_ns ? run->prepare_ns : backend->prepare_ns;
+	needed += verify + verify / 2 + verify_again_ns(run);
+	uint64_t least = (spent > run->sweep->budget_ns ? spent : run->sweep->budget_ns) * 5 / 4;
+	return needed > least ? needed : least;
 }
 
 static void say_weather(const struct run *run, char *text, size_t size)
@@ -787,6 +964,14 @@ static void answer(
 		snprintf(reply->outcome, sizeof(reply->outcome), "cancelled");
 		return;
 	}
+	if (result == RUN_NO_TIME) {
+		snprintf(reply->outcome, sizeof(reply->outcome), "no_time");
+		reply->needs_ns = needed_ns(run);
+		snprintf(reply->reason, sizeof(reply->reason),
+		        "the budget is too small for the default alone, which needs about %.1f s",
+		        (double)reply->needs_ns / (double)second_ns);
+		return;
+	}
 	snprintf(reply->reason, sizeof(reply->reason), "%s", decision->reason);
 	say_weather(run, reply->weather, sizeof(reply->weather));
 	if (decision->verdict != FT_VERDICT_WINNER) {
@@ -797,7 +982,7 @@ static void answer(
 	reply->winner = decision->winner;
 	uint64_t audited = run->sweep->trial[decision->winner].audited;
 	size_t length = strlen(reply->method);
-	if (audited > 0)
+	if (run->backend->audit)
 		snprintf(reply->method + length, sizeof(reply->method) - length,
 		        "; %" PRIu64 " of the winner's launches checked", audited);
 	reply->conclusive = decision->conclusive;
@@ -815,16 +1000,19 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	        .listener = listener,
 	        .order = calloc(count ? count : 1, sizeof(*run.order)),
 	        .sample = calloc(count ? count : 1, sizeof(*run.sample)),
+	        .asked = calloc(count ? count : 1, sizeof(*run.asked)),
 	        .built = calloc(count ? count : 1, sizeof(*run.built)),
 	        .sampled = calloc(count ? count : 1, sizeof(*run.sampled)),
 	        .contender = calloc(count ? count : 1, sizeof(*run.contender)),
 	};
 	ft_writer_init_growing(&run.writer, (size_t)1 << 20);
 	uint64_t now = ft_monotonic_ns();
+	run.start_ns = now;
 	run.pause_ns = pause_first_ns;
 	run.patience_ns = (sweep->budget_ns / PATIENCE_PART) >> backend->vain;
 	run.deadline_ns = sweep->budget_ns > UINT64_MAX - now ? UINT64_MAX : now + sweep->budget_ns;
-	if (!config || !run.order || !run.sample || !run.built || !run.sampled || !run.contender) {
+	if (!config || !run.order || !run.sample || !run.asked || !run.built || !run.sampled ||
+	        !run.contender) {
 		ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", count);
 		goto out;
 	}
@@ -844,8 +1032,17 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	struct ft_decision decision = {.verdict = FT_VERDICT_NONE};
 	backend->method[0] = '\0';
 	tell_stage(&run, "start");
-	if (backend->prepare(backend, &order, error) == 0)
+	backend->deadline_ns = run.deadline_ns;
+	backend->prepare_ns = backend->verify_ns = 0;
+	result = backend->prepare(backend, &order, error);
+	backend->deadline_ns = 0;
+	if (result == 0) {
+		run.prepare_ns = ft_monotonic_ns() - run.start_ns;
+		run.verify_ns = backend->verify_ns;
 		result = sweep_to_end(&run, &decision, error);
+	} else if (result == FT_BACKEND_ENDED) {
+		result = RUN_NO_TIME;
+	}
 	if (result >= 0) {
 		answer(&run, result, &decision, reply);
 		result = 0;
@@ -855,6 +1052,7 @@ out:
 	free(config);
 	free(run.order);
 	free(run.sample);
+	free(run.asked);
 	free(run.built);
 	free(run.sampled);
 	free(run.contender);

@@ -587,7 +587,7 @@ static void a_full_house_of_rounds_ends_the_race(void **state)
 {
 	(void)state;
 	static struct race race;
-	const double slower[2] = {0, 0};
+	const double slower[CONFIGS] = {0};
 	race_start(&race, 2, 0);
 	race.rule.max_rounds = 100000;
 	for (size_t r = 0; r < FT_ROUNDS_MAX; r++)
@@ -710,9 +710,29 @@ static void the_only_one_left_is_told_from_the_only_one_that_is_fast(void **stat
 	assert_string_equal(race.decision.reason, "the default is the only one left");
 }
 
+static void a_time_that_no_launch_takes_is_no_sample(void **state)
+{
+	static struct race race;
+	(void)state;
+	race_start(&race, 2, 0);
+	race.rounds = 20;
+	for (size_t r = 0; r < race.rounds; r++) {
+		race.sample_ps[0][r] = base_ps;
+		race.sample_ps[1][r] = FT_SAMPLE_LEAST_PS - 1;
+	}
+	race_decide(&race, true);
+	assert_int_equal(race.decision.winner, 0);
+	assert_int_equal(race.standing[1].rounds, 0);
+	assert_int_equal(race.standing[1].median_ps, 0);
+	race.contender[0].out = true;
+	race_decide(&race, true);
+	assert_int_equal(race.decision.verdict, FT_VERDICT_NONE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_time_that_no_launch_takes_is_no_sample),
 	        cmocka_unit_test(what_is_dropped_is_shown_as_slower_than_the_band),
 	        cmocka_unit_test(the_only_one_left_is_told_from_the_only_one_that_is_fast),
 	        cmocka_unit_test(twelve_clear_configs_are_decided_in_seven_rounds),

@@ -799,16 +799,16 @@ static void a_sweep_whose_rounds_decide_already_is_not_measured_again(void **sta
 	assert_int_equal(link_close(&link), 0);
 }
 
-static void a_budget_that_is_over_ends_the_race_with_what_it_knows(void **state)
+static void a_budget_that_is_over_before_the_default_was_looked_at_says_what_it_needs(void **state)
 {
 	static const struct wish wish = {.standard = 1, .budget_ns = 1};
 	struct link link;
 	struct heard heard;
 	(void)state;
 	sweep(&link, plain, &wish, &heard);
-	assert_string_equal(heard.reply.outcome, "decided");
-	assert_false(heard.reply.conclusive);
-	assert_int_equal(heard.rounds, 1);
+	assert_string_equal(heard.reply.outcome, "no_time");
+	assert_true(heard.reply.needs_ns > 1);
+	assert_int_equal(heard.rounds, 0);
 	assert_int_equal(link_close(&link), 0);
 }
 
@@ -977,7 +977,7 @@ int main(void)
 	        cmocka_unit_test(nobody_wins_where_all_are_wrong),
 	        cmocka_unit_test(a_sweep_that_goes_on_repeats_no_build_verification_or_drop),
 	        cmocka_unit_test(a_sweep_whose_rounds_decide_already_is_not_measured_again),
-	        cmocka_unit_test(a_budget_that_is_over_ends_the_race_with_what_it_knows),
+	        cmocka_unit_test(a_budget_that_is_over_before_the_default_was_looked_at_says_what_it_needs),
 	        cmocka_unit_test(cancel_stops_a_sweep_and_the_runner_goes_on),
 	        cmocka_unit_test(a_request_in_mid_sweep_is_answered),
 	        cmocka_unit_test(a_hang_in_mid_race_is_blamed_on_its_config),

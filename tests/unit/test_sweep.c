@@ -25,6 +25,9 @@ struct fake {
 	/* Measuring waits for the budget to be over in this call, counted from 1; 0: never. */
 	size_t ends_budget;
 	uint64_t budget_ns, deadline_ns;
+	uint64_t verify_ns; /* that verifying takes, unless the deadline comes first */
+	size_t verified[4 * CONFIGS], verifications;
+	bool sign; /* the sample that is thrown away is no time */
 	bool hasty;
 	/* Of each, the launches whose outputs were looked at, and from which on it is wrong; 0: never. */
 	uint64_t audits[CONFIGS], wrong_from[CONFIGS];
@@ -86,10 +89,18 @@ static int build_wait(struct ft_backend *self, struct ft_built *built, struct ft
 
 static int verify(struct ft_backend *self, size_t index, double *largest, struct ft_error *error)
 {
-	(void)self;
-	(void)index;
+	struct fake *fake = self_of(self);
+	const uint64_t end = now_ns() + fake->verify_ns;
 	(void)error;
 	*largest = 0;
+	if (fake->verifications < sizeof(fake->verified) / sizeof(fake->verified[0]))
+		fake->verified[fake->verifications++] = index;
+	while (now_ns() < end) {
+		const struct timespec step = {.tv_nsec = 1000000};
+		if (self->deadline_ns != 0 && now_ns() >= self->deadline_ns)
+			return FT_BACKEND_ENDED;
+		(void)nanosleep(&step, NULL);
+	}
 	return 0;
 }
 
@@ -129,7 +140,12 @@ static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, s
 	if (++fake->done[index] < fake->parts)
 		return 0;
 	fake->done[index] = 0;
-	fake->samples[index]++;
+	if (fake->sign && fake->samples[index]++ == 0) {
+		*sample_ps = 1;
+		return 0;
+	}
+	if (!fake->sign)
+		fake->samples[index]++;
 	if (fake->round < fake->disturbed_rounds)
 		self->disturbed++;
 	*sample_ps = time + check_random(&fake->random) % (time / 500 + 1);
@@ -223,7 +239,8 @@ static void fake_init(struct fake *fake)
 	};
 }
 
-static void run(struct fake *fake, uint64_t budget_ns, struct ft_sweep *sweep, struct ft_sweep_reply *reply)
+static void run_any(
+        struct fake *fake, uint64_t budget_ns, struct ft_sweep *sweep, struct ft_sweep_reply *reply)
 {
 	struct ft_sweep_listener listener = {.context = fake,
 	        .event = hear,
@@ -241,26 +258,81 @@ static void run(struct fake *fake, uint64_t budget_ns, struct ft_sweep *sweep, s
 	fake->budget_ns = budget_ns;
 	if (ft_sweep_run(sweep, &fake->backend, &listener, reply, &error) != 0)
 		fail_msg("%s", error.message);
+	for (size_t i = 0; i < CONFIGS; i++) {
+		for (size_t r = 0; sweep->trial[i].sample_ps && r < sweep->rounds; r++)
+			assert_true(sweep->trial[i].sample_ps[r] == 0 ||
+			        sweep->trial[i].sample_ps[r] >= FT_SAMPLE_LEAST_PS);
+	}
+}
+
+static void run(struct fake *fake, uint64_t budget_ns, struct ft_sweep *sweep, struct ft_sweep_reply *reply)
+{
+	run_any(fake, budget_ns, sweep, reply);
 	assert_string_equal(reply->outcome, "decided");
 }
 
 static const uint64_t hour_ns = 3600000000000U;
 
-static void a_budget_that_is_spent_before_the_race_gives_the_default_one_sample(void **state)
+static void a_budget_that_does_not_suffice_for_the_default_says_what_it_needs(void **state)
 {
 	static struct fake fake;
 	struct ft_sweep sweep;
 	struct ft_sweep_reply reply;
 	(void)state;
 	fake_init(&fake);
-	fake.parts = 3;
-	run(&fake, 0, &sweep, &reply);
-	assert_int_equal(reply.winner, STANDARD);
-	assert_false(reply.conclusive);
-	assert_int_equal(fake.calls, 3);
-	assert_int_equal(fake.samples[STANDARD], 1);
-	assert_int_equal(fake.rounds, 1);
-	assert_true(sweep.standing[STANDARD].median_ps > 0);
+	fake.verify_ns = 100000000;
+	run_any(&fake, 50000000, &sweep, &reply);
+	assert_string_equal(reply.outcome, "no_time");
+	assert_true(reply.needs_ns > 100000000);
+	assert_non_null(strstr(reply.reason, "needs about"));
+	assert_int_equal(fake.verifications, 1);
+	assert_int_equal(fake.calls, 0);
+	ft_sweep_free(&sweep);
+}
+
+/* Five verifications and one more of the winner take as long as all of it. */
+static void a_budget_that_verifying_would_eat_goes_to_the_default_first_and_is_kept(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	size_t reached = 0;
+	(void)state;
+	fake_init(&fake);
+	fake.sign = true;
+	fake.verify_ns = 100000000;
+	uint64_t begin = now_ns();
+	run(&fake, 600000000, &sweep, &reply);
+	assert_true(now_ns() - begin < 1000000000);
+	assert_int_equal(fake.verified[0], STANDARD);
+	for (size_t i = 0; i < CONFIGS; i++)
+		reached += sweep.trial[i].verified;
+	assert_in_range(reached, 1, CONFIGS - 1);
+	assert_true(sweep.trial[STANDARD].verified);
+	assert_true(sweep.standing[STANDARD].median_ps >= 100000000);
+	/* Whoever won was verified once more, after the race. */
+	assert_true(sweep.trial[reply.winner].confirmed);
+	assert_true(fake.verifications > reached);
+	ft_sweep_free(&sweep);
+}
+
+/* As the first one of some backends is, which is no time. */
+static uint64_t absurd(const struct fake *fake, size_t index)
+{
+	return index == 1 ? 1 : plain(fake, index);
+}
+
+static void a_time_that_no_launch_takes_is_none(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.time_ps = absurd;
+	run(&fake, hour_ns, &sweep, &reply);
+	assert_int_equal(reply.winner, 0);
+	assert_string_equal(sweep.trial[1].status, "failed");
 	ft_sweep_free(&sweep);
 }
 
@@ -504,7 +576,9 @@ static void the_budget_bounds_what_is_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(a_budget_that_is_spent_before_the_race_gives_the_default_one_sample),
+	        cmocka_unit_test(a_budget_that_does_not_suffice_for_the_default_says_what_it_needs),
+	        cmocka_unit_test(a_budget_that_verifying_would_eat_goes_to_the_default_first_and_is_kept),
+	        cmocka_unit_test(a_time_that_no_launch_takes_is_none),
 	        cmocka_unit_test(a_budget_ends_the_first_round_within_a_sample),
 	        cmocka_unit_test(a_budget_ends_a_later_round_within_a_sample_and_without_its_samples),
 	        cmocka_unit_test(the_parts_of_a_sample_lie_between_those_of_others),

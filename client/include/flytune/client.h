@@ -407,7 +407,7 @@ struct flytune_job {
 	int32_t priority;
 	uint32_t owner; /* user id */
 	uint64_t created_at_ns, started_at_ns, ended_at_ns;
-	uint64_t sweep_ns; /* time that the sweep ran, over all its starts */
+	uint64_t sweep_ns; /* time that this job's sweep ran, over all its starts */
 	uint64_t trials;   /* configs that are tried */
 	uint64_t settled;  /* of these, those that nothing more is to be learned of */
 	uint64_t rounds;
@@ -418,7 +418,8 @@ struct flytune_job {
 	/* Why there is this job: user, check; or, in the background: miss (a lookup found nothing), upgrade (its result
 	 * is stale), grown (some of the space is new), busy (it was measured beside something else). */
 	char cause[16];
-	char store[40]; /* UUID of the store that gave it its number; "": not known */
+	char store[40];     /* UUID of the store that gave it its number; "": not known */
+	uint64_t waited_ns; /* beside sweep_ns, for others who used the device */
 };
 
 static inline void flytune_job_init(struct flytune_job *job)
@@ -432,7 +433,7 @@ struct flytune_tune_options {
 	const char *device; /* NULL: the client's */
 	int force;          /* not 0: sweep again although there is a winner */
 	int32_t priority;   /* -100 to 100, higher first */
-	int64_t budget_ms;  /* of measuring; 0: the daemon's */
+	int64_t budget_ms;  /* from the runner's start to the decision, all included; 0: the daemon's */
 	int check; /* not 0: time the winner beside the default, and sweep again only if it no longer holds */
 };
 
