@@ -49,6 +49,7 @@ struct run {
 	uint64_t spread_ns;   /* of the first rounds */
 	uint64_t launch_ns;   /* of the fastest, in the last round */
 	bool warmed, raced;
+	bool rejected;        /* a winner was found wrong after the race */
 	size_t fresh;         /* rounds measured in this run */
 	uint64_t began_ns;    /* the first of them */
 	uint64_t patience_ns; /* left for waiting */
@@ -530,7 +531,8 @@ static int warm(struct run *run, struct ft_error *error)
 	run->warmed = true;
 	/* What it looks at besides may take a part of what is left. */
 	uint64_t now = ft_monotonic_ns();
-	run->backend->deadline_ns = race_end_ns(run) > now ? now + (race_end_ns(run) - now) / TIGHT_PART : now;
+	run->backend->deadline_ns =
+	        race_end_ns(run) > now ? now + (race_end_ns(run) - now) / TIGHT_PART : now;
 	int result = run->backend->warm(run->backend, error);
 	run->backend->deadline_ns = 0;
 	if (result == FT_BACKEND_ENDED)
@@ -865,8 +867,7 @@ static int audit(struct run *run, size_t index)
 		        (left + run->sweep->budget_ns / OVERRUN_PART) / (AUDIT_COST * run->launch_ns + 1);
 		if (cancelled(run))
 			return RUN_CANCELLED;
-		if (done > 0 && left == 0 &&
-		        now - run->deadline_ns >= run->sweep->budget_ns / PAST_PART)
+		if (done > 0 && left == 0 && now - run->deadline_ns >= run->sweep->budget_ns / PAST_PART)
 			break;
 		if (part > fit)
 			part = fit + 1;
@@ -902,7 +903,8 @@ static int confirm(struct run *run, size_t winner)
 {
 	struct ft_sweep *sweep = run->sweep;
 	tell_stage(run, "confirm");
-	int result = confirm_one(run, winner, true, last_end_ns(run));
+	/* After one that turned out wrong the next is looked at whatever it takes: nothing else may be served. */
+	int result = confirm_one(run, winner, true, run->rejected ? 0 : last_end_ns(run));
 	if (result == RUN_ENDED)
 		return RUN_NO_TIME;
 	uint64_t end = ft_monotonic_ns() + confirm_tied_ns;
@@ -931,6 +933,7 @@ static int sweep_to_end(struct run *run, struct ft_decision *decision, struct ft
 			return result;
 		if (cancelled(run))
 			return RUN_CANCELLED;
+		run->rejected = true;
 	}
 }
 

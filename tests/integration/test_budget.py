@@ -23,6 +23,17 @@ def needed(job):
     return int(told[2])
 
 
+def tune_within_need(daemon, **fields):
+    """What a job needs is said of the machine as it was then: one that gets busier meanwhile may be asked again."""
+    budget = 1
+    for _ in range(5):
+        job = tune(daemon, budget, **fields)
+        if job["state"] == "done":
+            return job
+        budget = 2 * needed(job)
+    raise AssertionError(job)
+
+
 def test_a_budget_bounds_a_large_sweep_or_the_job_says_what_it_needs(daemons):
     """A launch and a piece of a check are what nothing interrupts: the second is for a busy machine."""
     daemon = daemons().start()
@@ -31,11 +42,7 @@ def test_a_budget_bounds_a_large_sweep_or_the_job_says_what_it_needs(daemons):
         assert job["sweep_s"] <= 1.1 * budget + 1, job
         if needed(job):
             assert daemon.lookup(**LARGE)["source"] == "default"
-    job = tune(daemon, 1, m=2000, n=4096)
-    more = needed(job)
-    if more:  # the estimate is of this machine as it was: twice of it has to do
-        job = tune(daemon, 2 * more, m=2000, n=4096)
-    assert job["state"] == "done", job
+    tune_within_need(daemon, m=2000, n=4096)
     timed = [trial for trial in daemon.trials(m=2000, n=4096) if trial["time_us"]]
     assert any(trial["default"] for trial in timed)
     assert all(trial["time_us"] > 10 for trial in timed), "32 MB in less than any machine takes"
@@ -43,13 +50,11 @@ def test_a_budget_bounds_a_large_sweep_or_the_job_says_what_it_needs(daemons):
 
 def test_what_a_budget_did_not_reach_is_said_and_no_race_is_settled_without_it(daemons):
     daemon = daemons().start()
-    job = tune(daemon, 1, m=4000, n=4096)
-    if needed(job):
-        job = tune(daemon, needed(job) + 1, m=4000, n=4096)
+    job = tune_within_need(daemon, m=4000, n=4096)
     trials = daemon.trials(m=4000, n=4096)
     left = [trial for trial in trials if trial["status"] == "waiting"]
     said = daemon.ctl("explain", *shape(m=4000, n=4096)).json
-    assert job["state"] == "done" and bool(left) == ("were not reached in the budget" in said["reason"]), (job, said)
+    assert bool(left) == ("were not reached in the budget" in said["reason"]), (job, said)
     assert not left or not said["conclusive"]
 
 
