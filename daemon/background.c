@@ -1,4 +1,5 @@
 #include "daemon/background.h"
+#include "daemon/lookup.h"
 #include "daemon/timer.h"
 #include "proto/clock.h"
 
@@ -277,11 +278,9 @@ static bool is_granted(struct background *background, const struct wish *wish, c
 
 	if (store_begin(background->store, NULL) != 0)
 		return false;
-	if (store_get_answer(background->store, &subject->key, &known, NULL) == 1 &&
-	        ft_problem_equal(&known.problem, &subject->problem))
-		granted = known.winner.set && known.winner.identity == subject->kernel->identity &&
-		        wish->cause != WISH_BUSY && known.winner.rule_revision == FT_RULE_REVISION &&
-		        known.winner.space_hash == subject_space_hash(subject);
+	granted = wish->cause != WISH_BUSY &&
+	        lookup_known(background->store, subject, 0, &known, NULL) == 1 &&
+	        lookup_settled(subject, &known.winner);
 	store_end(background->store);
 	return granted;
 }
@@ -390,6 +389,7 @@ static bool look_at(void *data, const struct store_key *key, const struct store_
 	struct device_kernel *kernel;
 	struct device *device = device_of(background, key, &kernel);
 	struct subject subject;
+	struct store_winner winner = answer->winner;
 	enum wish_cause cause;
 
 	if (device == NULL || !answer->winner.set || answer->pin.set)
@@ -397,13 +397,9 @@ static bool look_at(void *data, const struct store_key *key, const struct store_
 	if (subject_admit(&subject, background->devices, kernel->schema.kernel, device->shown.id,
 	            &answer->problem, NULL) != 0)
 		return true;
-	if (answer->winner.identity != kernel->identity)
-		cause = WISH_UPGRADE;
-	else if (answer->winner.rule_revision != FT_RULE_REVISION ||
-	        answer->winner.space_hash != subject_space_hash(&subject))
-		cause = WISH_GROWN;
-	else
+	if (lookup_settled(&subject, &winner))
 		return true;
+	cause = answer->winner.identity != kernel->identity ? WISH_UPGRADE : WISH_GROWN;
 	background_want(background, &subject, cause, 0);
 	return true;
 }

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum { NEAREST_LOOKED_AT = 16, NEAREST_FACTOR = 2 };
 
 const char *const lookup_source_words[LOOKUP_SOURCES] = {
@@ -58,9 +61,67 @@ const char *lookup_winner_reason(const struct store_winner *winner)
 	return winner->conclusive ? "" : "the race ended before it was settled";
 }
 
+int lookup_known(struct store *store, const struct subject *subject, uint64_t generation,
+        struct store_answer *known, struct ft_error *error)
+{
+	int found = generation == 0 ? store_get_answer(store, &subject->key, known, error)
+	                            : store_get_answer_at(store, &subject->key, generation, known, error);
+
+	return found == 1 && !ft_problem_equal(&known->problem, &subject->problem) ? 0 : found;
+}
+
 static bool current(const struct subject *subject, const struct store_winner *winner)
 {
 	return winner->set && winner->identity == subject->kernel->identity && winner->identity != 0;
+}
+
+bool lookup_serves(const struct subject *subject, struct store_winner *winner)
+{
+	return current(subject, winner) && subject_takes(subject, &winner->config, NULL);
+}
+
+bool lookup_settled(const struct subject *subject, struct store_winner *winner)
+{
+	return lookup_serves(subject, winner) && winner->rule_revision == FT_RULE_REVISION &&
+	        winner->space_hash == subject_space_hash(subject);
+}
+
+int32_t lookup_served(struct store *store, const struct subject *subject, const struct trials *trials)
+{
+	struct store_answer known;
+	int32_t index = -1;
+
+	if (store_begin(store, NULL) != 0)
+		return -1;
+	if (lookup_known(store, subject, 0, &known, NULL) == 1 && lookup_serves(subject, &known.winner))
+		index = trials_find(trials, &known.winner.config);
+	store_end(store);
+	return index;
+}
+
+/* Whether a config of another size would be tried at this one. Making a space takes longer than all else of a lookup, so
+ * what came of it last is remembered, by a hash of all that it depends on. */
+static bool tries_here(const struct subject *subject, const struct ft_config *config)
+{
+	enum { REMEMBERED = 1024 };
+	static uint64_t remembered[REMEMBERED]; /* the hash, its last bit replaced by what was found */
+	struct {
+		struct store_key key;
+		uint64_t identity;
+		int64_t value[FT_KNOBS_MAX];
+	} about;
+	uint64_t hash, *place;
+
+	memset(&about, 0, sizeof(about)); /* and what lies between its members */
+	about.key = subject->key;
+	about.identity = subject->kernel->identity;
+	for (uint32_t i = 0; i < config->count; i++)
+		about.value[i] = config->knob[i].value;
+	hash = XXH3_64bits(&about, sizeof(about)) & ~UINT64_C(1);
+	place = &remembered[hash / 2 % REMEMBERED];
+	if ((*place & ~UINT64_C(1)) != hash || *place == 0)
+		*place = hash | subject_tries(subject, config);
+	return *place & 1;
 }
 
 struct near_search {
@@ -75,22 +136,21 @@ static bool look_near(void *data, uint64_t ladder, const struct store_answer *kn
 	struct near_search *search = data;
 	const struct subject *subject = search->subject;
 	struct ft_problem here = subject->problem;
+	struct store_winner winner = known->winner;
 	struct ft_config config;
 
 	/* The key has only a hash: the problem must be the same but for the ladder. */
 	if (ft_problem_set_number(&here, subject->kernel->schema.ladder, (int64_t)ladder, NULL) != 0 ||
 	        !ft_problem_equal(&here, &known->problem))
 		return true;
-	if (current(subject, &known->winner)) {
-		config = known->winner.config;
-		if (subject_takes(subject, &config, NULL)) {
-			take_winner(subject->kernel, &known->winner, search->answer);
-			search->answer->config = config;
+	if (lookup_serves(subject, &winner)) {
+		if (tries_here(subject, &winner.config)) {
+			take_winner(subject->kernel, &winner, search->answer);
 			search->found = true;
 		}
 	} else if (known->import.set) {
 		config = known->import.config;
-		if (subject_takes(subject, &config, NULL)) {
+		if (subject_takes(subject, &config, NULL) && tries_here(subject, &config)) {
 			search->answer->config = config;
 			search->answer->tuned_at_ns = known->import.at_ns;
 			search->found = true;
@@ -160,12 +220,9 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 		return ft_fail(error, FT_E_GENERATION,
 		        "generation %llu was answered under another compiler, driver or kernel source",
 		        (unsigned long long)generation);
-	found = generation == 0 ? store_get_answer(store, &subject->key, &known, error)
-	                        : store_get_answer_at(store, &subject->key, generation, &known, error);
+	found = lookup_known(store, subject, generation, &known, error);
 	if (found < 0)
 		return -1;
-	if (found > 0 && !ft_problem_equal(&known.problem, &subject->problem))
-		found = 0; /* another problem of the same hash */
 	if (found > 0 && known.pin.set) {
 		answer->config = known.pin.config;
 		if (subject_takes(subject, &answer->config, NULL)) {
@@ -175,17 +232,16 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 		}
 		reason = "pinned config is no longer in the space";
 	}
-	if (found > 0 && current(subject, &known.winner)) {
+	if (found > 0 && lookup_serves(subject, &known.winner)) {
 		take_winner(subject->kernel, &known.winner, answer);
-		if (subject_takes(subject, &answer->config, NULL)) {
-			*source = LOOKUP_TUNED;
-			reason = lookup_winner_reason(&known.winner);
-			goto finish;
-		}
-		reason = "winner is no longer in the space";
-	} else if (found > 0 && known.winner.set) {
-		reason = "stale: tuned under another compiler, driver or kernel source";
+		*source = LOOKUP_TUNED;
+		reason = lookup_winner_reason(&known.winner);
+		goto finish;
 	}
+	if (found > 0 && current(subject, &known.winner))
+		reason = "winner is no longer in the space";
+	else if (found > 0 && known.winner.set)
+		reason = "stale: tuned under another compiler, driver or kernel source";
 	if (found > 0 && known.import.set) {
 		answer->config = known.import.config;
 		if (subject_takes(subject, &answer->config, NULL)) {

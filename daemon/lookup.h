@@ -18,6 +18,16 @@ enum lookup_source {
 
 extern const char *const lookup_source_words[LOOKUP_SOURCES];
 
+/* The stored answer of a subject's own problem, now or of a generation (0: now), for a key has only a hash of that. 1 found, 0
+ * not, -1 error. Call between store_begin and store_end. */
+int lookup_known(struct store *store, const struct subject *subject, uint64_t generation,
+        struct store_answer *known, struct ft_error *error);
+/* Whether a winner is served: it is set, of today's identity, and in today's space. Puts its knobs in the schema's order. */
+bool lookup_serves(const struct subject *subject, struct store_winner *winner);
+/* And by today's rule the best of all of today's space: there is nothing to sweep. */
+bool lookup_settled(const struct subject *subject, struct store_winner *winner);
+/* Which of these trials is the winner that is served; -1: none. */
+int32_t lookup_served(struct store *store, const struct subject *subject, const struct trials *trials);
 /* What is to be said of a winner that is served; "" if nothing is. */
 const char *lookup_winner_reason(const struct store_winner *winner);
 /* Answers a subject as of now, or of a generation (0: now). Call between store_begin and store_end. */

@@ -436,16 +436,8 @@ static uint32_t keep_tied_winner(
         struct queue *queue, const struct trials *trials, const struct ft_standing *standing)
 {
 	const struct subject *subject = &queue->retry_subject;
-	struct store_answer before;
-	int32_t index = -1;
+	int32_t index = lookup_served(queue->store, subject, trials);
 
-	if (store_begin(queue->store, NULL) != 0)
-		return (uint32_t)trials->winner;
-	if (store_get_answer(queue->store, &subject->key, &before, NULL) == 1 && before.winner.set &&
-	        before.winner.identity == subject->kernel->identity &&
-	        ft_problem_equal(&before.problem, &subject->problem))
-		index = trials_find(trials, &before.winner.config);
-	store_end(queue->store);
 	if (index >= 0 && index < FT_SPACE_MAX && standing[index].tied &&
 	        trials->trial[index].status == TRIAL_WAITING && !trials->trial[index].dropped)
 		return (uint32_t)index;

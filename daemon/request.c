@@ -132,18 +132,12 @@ static bool answer_tuned(struct requests *requests, struct pending *pending)
 	struct store_answer known;
 	enum lookup_source source = LOOKUP_DEFAULT;
 	struct ft_writer writer;
-	uint64_t space;
 	bool told = false;
 
 	if (requests_reading(requests, NULL) != 0)
 		return false;
-	if (store_get_answer(requests->store, &subject->key, &known, NULL) != 1 || !known.winner.set ||
-	        known.winner.identity != subject->kernel->identity ||
-	        known.winner.rule_revision != FT_RULE_REVISION ||
-	        !ft_problem_equal(&known.problem, &subject->problem))
-		return false;
-	space = subject_space_hash(subject);
-	if (space != known.winner.space_hash)
+	if (lookup_known(requests->store, subject, 0, &known, NULL) != 1 ||
+	        !lookup_settled(subject, &known.winner))
 		return false;
 	if (lookup_answer(requests->store, subject, 0, &requests->answer, &source, NULL) != 0)
 		return false;

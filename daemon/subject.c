@@ -55,6 +55,25 @@ bool subject_takes(const struct subject *subject, struct ft_config *config, stru
 	return true;
 }
 
+bool subject_tries(const struct subject *subject, const struct ft_config *config)
+{
+	struct ft_space *space;
+	bool tries = false;
+
+	if (subject->kernel->built_in == NULL)
+		return true;
+	space = malloc(sizeof(*space));
+	if (space == NULL ||
+	        subject->kernel->built_in->space(&subject->problem, &subject->device->traits, space, NULL) !=
+	                0)
+		goto out;
+	for (uint32_t i = 0; i < space->count && !tries; i++)
+		tries = space->pruned[i][0] == '\0' && ft_config_equal(&space->config[i], config);
+out:
+	free(space);
+	return tries;
+}
+
 static void add_config(XXH3_state_t *state, const struct ft_config *config)
 {
 	char text[FT_CONFIG_TEXT_SIZE];

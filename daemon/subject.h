@@ -19,6 +19,9 @@ int subject_admit(struct subject *subject, struct devices *devices, const char *
 int subject_standard(const struct subject *subject, struct ft_config *config, struct ft_error *error);
 /* Whether a config is in this problem's space today; puts its knobs in the schema's order. */
 bool subject_takes(const struct subject *subject, struct ft_config *config, struct ft_error *error);
+/* And whether a search of this problem would try it: what is pruned cannot win. Of a kernel that is not built in only its
+ * runner knows. Makes the whole space. */
+bool subject_tries(const struct subject *subject, const struct ft_config *config);
 /* Hash of the configs that a search of this problem would try today; 0 if only its runner knows. */
 uint64_t subject_space_hash(const struct subject *subject);
 /* The same of configs at hand; those that are pruned do not count. */

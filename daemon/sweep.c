@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "daemon/lookup.h"
 #include "daemon/merge.h"
 #include "proto/clock.h"
 
@@ -407,8 +408,7 @@ static void pick(struct sweep *sweep)
 	sweep->picked = calloc(sweep->members, sizeof(*sweep->picked));
 	if (sweep->picked == NULL || store_begin(sweep->store, NULL) != 0)
 		goto whole;
-	if (store_get_answer(sweep->store, &sweep->subject.key, &known, NULL) == 1 && known.winner.set &&
-	        ft_problem_equal(&known.problem, &sweep->subject.problem)) {
+	if (lookup_known(sweep->store, &sweep->subject, 0, &known, NULL) == 1 && known.winner.set) {
 		if (sweep->few)
 			(void)store_get_trials(
 			        sweep->store, &sweep->subject.key, known.winner.identity, &old, NULL);
@@ -420,7 +420,7 @@ static void pick(struct sweep *sweep)
 	        (sweep->trials->trial[index].status != TRIAL_WAITING && !sweep->wider))
 		goto whole;
 	sweep->held = known.winner;
-	if (sweep->check && known.winner.identity == sweep->subject.kernel->identity) {
+	if (sweep->check && lookup_serves(&sweep->subject, &known.winner)) {
 		sweep->picked[index] = true;
 		sweep->picked[sweep->trials->standard] = true;
 	} else if (sweep->few && old != NULL) {
@@ -442,25 +442,9 @@ static bool is_tried(const struct sweep *sweep, uint32_t index)
 	return sweep->picked == NULL || sweep->picked[index];
 }
 
-/* Of the winner that is stored under this very identity, which a tie leaves in its place; -1: there is none. */
-static int32_t find_served(const struct sweep *sweep)
-{
-	struct store_answer known;
-	int32_t index = -1;
-
-	if (store_begin(sweep->store, NULL) != 0)
-		return -1;
-	if (store_get_answer(sweep->store, &sweep->subject.key, &known, NULL) == 1 && known.winner.set &&
-	        known.winner.identity == sweep->subject.kernel->identity &&
-	        ft_problem_equal(&known.problem, &sweep->subject.problem))
-		index = trials_find(sweep->trials, &known.winner.config);
-	store_end(sweep->store);
-	return index;
-}
-
 static void write_members(const struct sweep *sweep, struct ft_writer *writer, struct ft_sweep_member *member)
 {
-	const int32_t served = find_served(sweep);
+	const int32_t served = lookup_served(sweep->store, &sweep->subject, sweep->trials);
 	struct ft_writer samples;
 
 	ft_writer_init_growing(&samples, ft_bounds_request.bytes);

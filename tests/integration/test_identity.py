@@ -95,6 +95,27 @@ def test_stale_results_are_not_offered_as_nearest(daemons, runner):
     assert daemon.lookup(m=100)["source"] == "default"
 
 
+def test_nearest_serves_nothing_that_the_asked_problem_would_not_try(daemons, runner):
+    """What wins at one size may be what another prunes: fewer rows than a task takes, say."""
+    daemon = daemons(runner).start()
+    daemon.tune(m=2)
+    tried_there = [trial["config"] for trial in daemon.trials(m=2)]
+    daemon.ctl("forget", *shape(m=2))
+    daemon.tune(m=4)
+    tried = [trial["config"] for trial in daemon.trials(m=4)]  # this runner leaves out what is pruned
+    pruned = [config for config in tried if config not in tried_there]
+    assert pruned, "every config of m=4 is tried at m=2"
+    for config in (pruned[0], next(config for config in tried if config not in pruned)):
+        runner.write(f"best {tried.index(config)}", *[f"time {at} 900000000" for at in range(len(tried))
+                                                      if tried[at] != config])
+        assert daemon.tune("--force", m=4)[0]["config"] == config
+        answer = daemon.lookup(m=2)
+        if config in pruned:
+            assert answer["config"] not in pruned and answer["source"] == "default", answer
+        else:
+            assert answer["source"] == "nearest" and answer["config"] == config
+
+
 # ---- what a process may use of its machine: on the real runner ----
 
 SMALL = dict(m=1, n=1024)  # its sweep takes a moment
