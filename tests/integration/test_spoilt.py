@@ -8,7 +8,7 @@ import pytest
 import harness
 
 SPOILT_RUNNER = harness.program("spoilt_runner")
-SHAPE = dict(m=16, n=1024)
+SHAPE = dict(m=4, n=1024)
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def spoilt(tmp_path, daemons):
     runner.write_text(f'#!/bin/sh\nexport FLYTUNE_SPOIL="$(cat {tmp_path}/spoil)"\nexec {SPOILT_RUNNER} "$@"\n')
     runner.chmod(0o755)
     (tmp_path / "spoil").write_text("")
-    daemon = daemons(runner=runner, arguments=[]).start()
+    daemon = daemons(runner=runner, arguments=["--budget", "60"]).start()
 
     def spoil(how):
         (tmp_path / "spoil").write_text(how)
