@@ -11,10 +11,10 @@
 static const uint64_t confirm_tied_ns = 1000000000;
 static const uint64_t second_ns = 1000000000;
 
-/* The outputs of so many launches of the winner are looked at. One that is wrong in 1 of 200 is found by them in 98 of
+/* The outputs of so many launches of the winner are looked at. One that is wrong in 1 of 200 is found by them in 99 of
  * 100 sweeps, one that is wrong in 1 of 50 always. Of problems that move more bytes than that, fewer for the same time. */
 enum {
-	AUDIT_LAUNCHES = 800,
+	AUDIT_LAUNCHES = 1000,
 	AUDIT_LEAST = 16,
 	AUDIT_PARTS = 16,
 	AUDIT_COST = 3 /* launches' times, for one */

@@ -522,11 +522,11 @@ static void many_launches_of_the_winner_are_looked_at_and_the_next_one_wins_if_o
 	assert_int_equal(reply.winner, 2);
 	assert_string_equal(sweep.trial[0].status, "wrong");
 	assert_string_equal(sweep.trial[1].status, "wrong");
-	assert_true(fake.audits[0] >= 700 && fake.audits[0] <= 800);
-	assert_true(fake.audits[1] <= 50);
-	assert_int_equal(fake.audits[2], 800);
+	assert_true(fake.audits[0] >= 700 && fake.audits[0] <= 1000);
+	assert_true(fake.audits[1] <= 63);
+	assert_true(fake.audits[2] >= 1000);
 	assert_int_equal(fake.audits[STANDARD], 0);
-	assert_non_null(strstr(reply.method, "800 of the winner's launches checked"));
+	assert_non_null(strstr(reply.method, "of the winner's launches checked"));
 	ft_sweep_free(&sweep);
 }
 
@@ -551,7 +551,7 @@ static void so_are_those_of_the_stored_one_that_a_tie_leaves_in_its_place(void *
 	fake.wrong_from[1] = 750;
 	run(&fake, hour_ns, &sweep, &reply);
 	assert_int_equal(reply.winner, STANDARD);
-	assert_int_equal(fake.audits[STANDARD], 800);
+	assert_true(fake.audits[STANDARD] >= 1000);
 	assert_string_equal(sweep.trial[1].status, "wrong");
 	assert_int_equal(fake.audits[0] + fake.audits[2] + fake.audits[4], 0);
 	ft_sweep_free(&sweep);
@@ -567,9 +567,9 @@ static void the_budget_bounds_what_is_looked_at(void **state)
 	fake.audit_takes_ns = 2000000;
 	uint64_t begin = now_ns();
 	run(&fake, 300000000, &sweep, &reply);
-	/* 800 would take 1.6 s. */
+	/* 1,000 would take 2 s. */
 	assert_true(now_ns() - begin < 900000000);
-	assert_true(fake.audits[reply.winner] >= 50 && fake.audits[reply.winner] < 800);
+	assert_true(fake.audits[reply.winner] >= 50 && fake.audits[reply.winner] < 1000);
 	ft_sweep_free(&sweep);
 }
 
