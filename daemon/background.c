@@ -343,12 +343,16 @@ void background_idle(struct background *background, bool disturbed)
 	go(background);
 }
 
-void background_swept(
-        struct background *background, const struct subject *subject, const struct ft_job *job, bool busy)
+void background_swept(struct background *background, const struct subject *subject, const struct ft_job *job,
+        bool busy, bool away)
 {
 	struct wish *wish = find(background, &subject->key);
 	uint64_t asked = wish != NULL ? wish->asked : 1;
 
+	if (away) {
+		rest(background);
+		return;
+	}
 	if (strcmp(job->state, "done") != 0) {
 		if (wish != NULL)
 			wish->given_up = true;

@@ -53,9 +53,10 @@ void background_want(
         struct background *background, const struct subject *subject, enum wish_cause cause, uint64_t asked);
 /* Looks for the next thing to do; to be called when the queue is idle. */
 void background_idle(struct background *background, bool disturbed);
-/* A sweep has ended: its wish is granted, or another follows. */
-void background_swept(
-        struct background *background, const struct subject *subject, const struct ft_job *job, bool busy);
+/* A sweep has ended: its wish is granted, or given up, or another follows; where its device was away, it is tried again after
+ * a wait. */
+void background_swept(struct background *background, const struct subject *subject, const struct ft_job *job,
+        bool busy, bool away);
 /* A device was heard: what is stale under its identity is looked for. */
 void background_settled(struct background *background, struct runner_slot *slot);
 void background_runner_gone(struct background *background, struct runner_slot *slot);

@@ -370,11 +370,12 @@ static void queue_idle(void *data, bool disturbed)
 		background_idle(&daemon->background, disturbed);
 }
 
-static void job_swept(void *data, const struct subject *subject, const struct ft_job *job, bool busy)
+static void job_swept(
+        void *data, const struct subject *subject, const struct ft_job *job, bool busy, bool away)
 {
 	struct daemon *daemon = data;
 
-	background_swept(&daemon->background, subject, job, busy);
+	background_swept(&daemon->background, subject, job, busy, away);
 }
 
 static const struct queue_events queue_events = {

@@ -58,6 +58,7 @@ struct job {
 	bool stored; /* the store knows of it */
 	enum job_state state;
 	enum queue_end end; /* from JOB_ENDS or JOB_DROPS on */
+	bool away;          /* it failed for want of its device or runner */
 	unsigned commits;   /* on their way to the store: it stays in memory until they are through */
 	struct wait *waits;
 	struct wait *cancels;
@@ -409,7 +410,7 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		if (job->winner.set)
 			(void)make_answer(queue, job, generation);
 		if (queue->retry_subject.device != NULL)
-			queue->events->swept(queue->data, &queue->retry_subject, &job->info, busy);
+			queue->events->swept(queue->data, &queue->retry_subject, &job->info, busy, job->away);
 	}
 	job_over(job);
 	pump(queue);
@@ -531,6 +532,7 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 		return;
 	}
 	(void)go_to(job, JOB_ENDS);
+	job->away = outcome == SWEEP_FAILED && strcmp(why->code, FT_E_UNAVAILABLE) == 0;
 	queue->retry_trials = trials;
 	queue->retry_subject = *subject;
 	queue->retry_space = queue->sweep.space_hash;

@@ -27,8 +27,10 @@ struct queue_events {
 	/* Nothing that was asked for by hand is left to be started, and nothing runs. `disturbed`: a background
 	 * sweep has just made way for someone else on its device. */
 	void (*idle)(void *data, bool disturbed);
-	/* A sweep has ended and its job is stored; `busy`: it was disturbed. */
-	void (*swept)(void *data, const struct subject *subject, const struct ft_job *job, bool busy);
+	/* A sweep has ended and its job is stored; `busy`: it was disturbed; `away`: it could not be begun, since its device or
+	 * runner was not to be had then. */
+	void (*swept)(
+	        void *data, const struct subject *subject, const struct ft_job *job, bool busy, bool away);
 };
 
 enum queue_end { QUEUE_DONE, QUEUE_FAILED, QUEUE_CANCELLED, QUEUE_ENDS };

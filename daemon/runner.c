@@ -113,7 +113,7 @@ static void blame(struct runner *runner, enum runner_cause cause, const char *fo
 	va_end(arguments);
 	runner->blamed = true;
 	runner->cause = cause;
-	(void)ft_fail(&runner->why, FT_E_RUNNER, "%s", text);
+	(void)ft_fail(&runner->why, cause == RUNNER_UNSTARTED ? FT_E_UNAVAILABLE : FT_E_RUNNER, "%s", text);
 }
 
 static void maybe_gone(struct runner *runner)

@@ -203,6 +203,19 @@ def test_one_whose_sweep_fails_is_not_tried_again_and_again(daemons, runner):
     assert len(jobs(daemon)) == 2
 
 
+def test_one_whose_runner_could_not_be_started_is_tried_again(daemons, runner, tmp_path):
+    program = tmp_path / "program"
+    program.symlink_to(runner.program)
+    daemon = start(daemons(program, arguments=[*ALWAYS, "--background-wait", "0.05", "--runner-idle", "0.05"]))
+    until(lambda: not daemon.runner_pids(), "the runner is let go")
+    program.unlink()
+    with daemon.peer() as peer:
+        miss(peer, m=64)
+        until(lambda: [job for job in jobs(daemon) if job["state"] == "failed"], "it cannot be started")
+        program.symlink_to(runner.program)
+        tuned(daemon, m=64)
+
+
 def test_after_an_upgrade_the_old_best_come_first_and_then_the_rest(daemons, runner):
     runner.write(OLD, "best 2")
     daemon = start(daemons(runner, arguments=ALWAYS))
