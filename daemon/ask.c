@@ -1,6 +1,7 @@
 /* Lookups: one, or many in one message. */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/background.h"
@@ -136,9 +137,9 @@ static bool count_miss(struct requests *requests, const struct ft_lookup_request
 	return false;
 }
 
-/* Writes the answer to a lookup's params, or fails having written nothing. */
+/* Writes the answer to a lookup's params, or fails having written nothing. *kept: it cost next to nothing. */
 static int answer(struct requests *requests, struct ft_view question, uint64_t now_ns,
-        struct ft_writer *writer, struct ft_error *error)
+        struct ft_writer *writer, bool *kept, struct ft_error *error)
 {
 	uint64_t hash = replies_hash(question);
 	struct ft_lookup_request request;
@@ -153,7 +154,8 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	/* The first of a batch: what is kept needs no read of the store, and is timed all the same. */
 	if (requests->batch_lookups == 0)
 		requests->batch_began_ns = ft_monotonic_ns();
-	if (answer_kept(requests, question, hash, now_ns, &uncounted, writer))
+	*kept = answer_kept(requests, question, hash, now_ns, &uncounted, writer);
+	if (*kept)
 		return 0;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
 	        requests_look_up(requests, &request, &source, &known, error) != 0) {
@@ -181,7 +183,7 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 /* Of the loop, in milliseconds' steps: it costs nothing to ask. */
 static uint64_t loop_ns(const struct session *session)
 {
-	return uv_now(session->pipe.loop) * 1000000;
+	return uv_now(session->poll.loop) * 1000000;
 }
 
 /* Of a message that could not be answered yet, the only case in which a lookup waits. */
@@ -200,12 +202,15 @@ void method_lookup(struct requests *requests, struct session *session, const str
 	struct ft_writer *writer = &session->out;
 	size_t began = writer->length;
 	struct ft_error error;
+	bool kept;
 
 	ft_begin_response(writer, envelope->id);
-	if (answer(requests, envelope->body, loop_ns(session), writer, &error) == 0) {
+	if (answer(requests, envelope->body, loop_ns(session), writer, &kept, &error) == 0) {
+		session->weight += kept ? 0 : SESSION_LOOKED_UP;
 		session_appended(session);
 		return;
 	}
+	session->weight += SESSION_LOOKED_UP;
 	writer->length = began;
 	if (requests->too_early)
 		ask_again_later(requests, session, envelope, method_lookup);
@@ -266,18 +271,21 @@ bool requests_at_once(struct requests *requests, struct session *session, struct
 	return true;
 }
 
-static void answer_one_of_many(
+/* True if it cost next to nothing. */
+static inline bool answer_one_of_many(
         struct requests *requests, struct ft_view question, uint64_t now_ns, struct ft_writer *writer)
 {
 	size_t began = writer->length;
 	struct ft_error error;
+	bool kept;
 
-	if (answer(requests, question, now_ns, writer, &error) == 0)
-		return;
+	if (answer(requests, question, now_ns, writer, &kept, &error) == 0)
+		return kept;
 	writer->length = began;
 	ft_write_map(writer, 1);
 	ft_write_text(writer, "error");
 	ft_write_error(writer, &error);
+	return false;
 }
 
 /* The list of lookups. Mostly it is all that there is, up to the end: then it need not be walked to be found. */
@@ -300,13 +308,77 @@ static int find_lookups(struct ft_view body, struct ft_cursor *lookups, struct f
 	return 0;
 }
 
+/* A list of lookups that takes more than one turn. */
+struct lookups {
+	struct work work;
+	struct requests *requests;
+	struct ft_envelope envelope;
+	struct ft_cursor left;
+	uint32_t count; /* that are left */
+};
+
+/* Answers some. True if none is left, or one came too early. */
+static bool answer_some(struct requests *requests, struct session *session, struct ft_cursor *left,
+        uint32_t *count, struct ft_writer *writer)
+{
+	struct ft_view question;
+
+	while (*count > 0 && ft_read_view(left, &question)) {
+		bool kept = answer_one_of_many(requests, question, loop_ns(session), writer);
+
+		(*count)--;
+		if (requests->too_early || *count == 0)
+			break;
+		if (session_spent(session, kept ? 1 : SESSION_LOOKED_UP))
+			return false;
+	}
+	return true;
+}
+
+static bool answer_more(struct work *work, struct session *session)
+{
+	struct lookups *lookups = (struct lookups *)work;
+
+	if (!answer_some(lookups->requests, session, &lookups->left, &lookups->count, &work->answer))
+		return false;
+	if (lookups->requests->too_early) {
+		ft_writer_reset(&work->answer);
+		ask_again_later(lookups->requests, session, &lookups->envelope, method_lookup_many);
+	}
+	return true;
+}
+
+/* What is written of the answer so far goes with the work, since others may be given before it is whole. */
+static void answer_later(struct requests *requests, struct session *session,
+        const struct ft_envelope *envelope, struct ft_cursor left, uint32_t count, size_t began)
+{
+	struct lookups *lookups = calloc(1, sizeof(*lookups));
+	struct ft_writer *writer = &session->out;
+	struct ft_error error;
+
+	if (lookups == NULL) {
+		writer->length = began;
+		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the answers");
+		session_fail(session, envelope->id, &error);
+		return;
+	}
+	lookups->work.step = answer_more;
+	ft_writer_init_growing(&lookups->work.answer, ft_bounds_large.bytes);
+	ft_write_raw(&lookups->work.answer, writer->data + began, writer->length - began);
+	writer->length = began;
+	lookups->requests = requests;
+	lookups->envelope = *envelope;
+	lookups->left = left;
+	lookups->count = count;
+	session_begin(session, &lookups->work);
+}
+
 void method_lookup_many(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_writer *writer = &session->out;
 	struct ft_cursor cursor;
 	struct ft_error error;
-	struct ft_view question;
 	size_t began = writer->length;
 	uint32_t count = 0;
 	char value[32];
@@ -326,8 +398,10 @@ void method_lookup_many(
 	ft_write_map(writer, 1);
 	ft_write_text(writer, "answers");
 	ft_write_array(writer, count);
-	for (uint32_t i = 0; i < count && ft_read_view(&cursor, &question); i++)
-		answer_one_of_many(requests, question, loop_ns(session), writer);
+	if (!answer_some(requests, session, &cursor, &count, writer)) {
+		answer_later(requests, session, envelope, cursor, count, began);
+		return;
+	}
 	if (requests->too_early) {
 		writer->length = began;
 		ask_again_later(requests, session, envelope, method_lookup_many);

@@ -359,7 +359,7 @@ static void job_event(void *data, const struct ft_event *event)
 {
 	struct daemon *daemon = data;
 
-	server_broadcast(&daemon->server, event->job, &ft_event_message, event);
+	events_add(&daemon->server.watched, event);
 }
 
 static void queue_idle(void *data, bool disturbed)
@@ -406,12 +406,11 @@ static void client_batch_end(void *data, struct session *session)
 	requests_batch_end(&daemon->requests);
 }
 
-static void client_emptied(void *data, struct session *session)
+static bool client_owed(void *data, struct session *session)
 {
 	struct daemon *daemon = data;
 
-	if (!daemon->stopping)
-		subscriptions_emptied(&daemon->requests.subscriptions, session);
+	return requests_owed(&daemon->requests, session);
 }
 
 static void client_closed(void *data, struct session *session)
@@ -431,7 +430,7 @@ static const struct server_events server_events = {
         .at_once = client_at_once,
         .message = client_message,
         .batch_end = client_batch_end,
-        .emptied = client_emptied,
+        .owed = client_owed,
         .closed = client_closed,
         .drained = clients_gone,
 };

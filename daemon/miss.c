@@ -82,15 +82,27 @@ uint64_t misses_count(struct misses *misses, const struct subject *subject, uint
 	}
 	miss->count = add(miss->count, asked);
 	miss->last_ns = now_ns;
-	*place = (struct miss_place){(uint32_t)(miss - misses->set[0]), miss->serial};
+	*place = misses_place(misses, miss);
 	return miss->count;
+}
+
+struct miss_place misses_place(const struct misses *misses, const struct miss *miss)
+{
+	return (struct miss_place){(uint32_t)(miss - misses->set[0]), miss->serial};
+}
+
+struct miss *misses_at(const struct misses *misses, struct miss_place place)
+{
+	struct miss *miss = &misses->set[place.at / MISS_WAYS][place.at % MISS_WAYS];
+
+	return miss->count > 0 && miss->serial == place.serial ? miss : NULL;
 }
 
 bool misses_again(struct misses *misses, struct miss_place place, uint64_t now_ns)
 {
-	struct miss *miss = &misses->set[place.at / MISS_WAYS][place.at % MISS_WAYS];
+	struct miss *miss = misses_at(misses, place);
 
-	if (miss->count == 0 || miss->serial != place.serial)
+	if (miss == NULL)
 		return false;
 	misses->asked = add(misses->asked, 1);
 	miss->count = add(miss->count, 1);

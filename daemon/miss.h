@@ -44,6 +44,9 @@ bool misses_again(struct misses *misses, struct miss_place place, uint64_t now_n
 /* All entries, the most asked first, as a fresh array of `*count` pointers into the table; NULL when out of
  * memory. */
 struct miss **misses_sorted(const struct misses *misses, size_t *count);
+/* Where an entry stands, and the entry that stands there still; NULL if another took its place. */
+struct miss_place misses_place(const struct misses *misses, const struct miss *miss);
+struct miss *misses_at(const struct misses *misses, struct miss_place place);
 void miss_drop(struct miss *miss);
 /* False if the entry makes no sense. */
 bool miss_problem(const struct miss *miss, struct ft_problem *problem);

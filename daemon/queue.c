@@ -27,6 +27,7 @@ const char *const queue_end_words[QUEUE_ENDS] = {
 struct wait {
 	struct wait *next;
 	struct wait **link; /* what points at it */
+	uint32_t *waiters;  /* what it is counted in */
 	queue_done done;
 	void *data;
 };
@@ -62,6 +63,7 @@ struct job {
 	unsigned commits;   /* on their way to the store: it stays in memory until they are through */
 	struct wait *waits;
 	struct wait *cancels;
+	uint32_t waiters, cancellers;
 	struct arrival *arrivals;
 	struct queue *queue;
 };
@@ -143,28 +145,58 @@ static struct job *new_job(struct queue *queue)
 	return job;
 }
 
-/* Ids only grow, so that the end of the list is the place of a new job. */
-static void append(struct queue *queue, struct job *job)
+/* Where a job of this id is, or would be: ids only grow, so that the end is the place of a new one. */
+static uint32_t index_of(const struct queue *queue, uint64_t id)
 {
-	struct job **at = &queue->first;
+	uint32_t low = 0, high = queue->active + queue->ended;
 
-	while (*at != NULL)
-		at = &(*at)->next;
-	*at = job;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (queue->by_id[middle]->info.job < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* False for want of memory. */
+static bool append(struct queue *queue, struct job *job)
+{
+	uint32_t count = queue->active + queue->ended;
+
+	if (count == queue->room) {
+		uint32_t room = queue->room > 0 ? 2 * queue->room : 64;
+		struct job **grown = realloc(queue->by_id, room * sizeof(struct job *));
+
+		if (grown == NULL)
+			return false;
+		queue->by_id = grown;
+		queue->room = room;
+	}
+	if (count > 0)
+		queue->by_id[count - 1]->next = job;
+	else
+		queue->first = job;
+	queue->by_id[count] = job;
 	if (job->state == JOB_OVER)
 		queue->ended++;
 	else
 		queue->active++;
+	return true;
 }
 
 static void unlink_job(struct queue *queue, struct job *job)
 {
-	for (struct job **at = &queue->first; *at != NULL; at = &(*at)->next) {
-		if (*at == job) {
-			*at = job->next;
-			break;
-		}
-	}
+	uint32_t index = index_of(queue, job->info.job);
+	uint32_t behind = queue->active + queue->ended - index - 1;
+
+	if (index > 0)
+		queue->by_id[index - 1]->next = job->next;
+	else
+		queue->first = job->next;
+	memmove(queue->by_id + index, queue->by_id + index + 1, behind * sizeof(struct job *));
 	if (job->state == JOB_OVER)
 		queue->ended--;
 	else
@@ -173,11 +205,11 @@ static void unlink_job(struct queue *queue, struct job *job)
 
 static struct job *find(const struct queue *queue, uint64_t id)
 {
-	for (struct job *job = queue->first; job != NULL; job = job->next) {
-		if (job->info.job == id)
-			return job;
-	}
-	return NULL;
+	uint32_t index = index_of(queue, id);
+
+	return index < queue->active + queue->ended && queue->by_id[index]->info.job == id
+	        ? queue->by_id[index]
+	        : NULL;
 }
 
 static bool load_job(void *data, const struct ft_job *stored)
@@ -198,7 +230,8 @@ static bool load_job(void *data, const struct ft_job *stored)
 	        (struct ft_view){job->answer.length > 0 ? job->answer.data : NULL, job->answer.length};
 	if (job->state == JOB_WAITS)
 		set_state(job, "queued");
-	append(queue, job);
+	if (!append(queue, job))
+		free_job(job);
 	return true;
 }
 
@@ -256,9 +289,10 @@ static void drop_oldest_ended(struct queue *queue, struct store_batch *batch)
 	}
 }
 
-static void link_wait(struct wait **list, struct wait *wait, queue_done done, void *data)
+static void link_wait(struct wait **list, uint32_t *waiters, struct wait *wait, queue_done done, void *data)
 {
-	*wait = (struct wait){.next = *list, .link = list, .done = done, .data = data};
+	*wait = (struct wait){.next = *list, .link = list, .waiters = waiters, .done = done, .data = data};
+	(*waiters)++;
 	if (wait->next != NULL)
 		wait->next->link = &wait->next;
 	*list = wait;
@@ -269,6 +303,7 @@ static void unlink_wait(struct wait *wait)
 	*wait->link = wait->next;
 	if (wait->next != NULL)
 		wait->next->link = wait->link;
+	(*wait->waiters)--;
 }
 
 static void call_waits(struct wait **waits, const struct ft_job *job, const struct ft_error *error)
@@ -279,6 +314,7 @@ static void call_waits(struct wait **waits, const struct ft_job *job, const stru
 		*waits = wait->next;
 		if (*waits != NULL)
 			(*waits)->link = waits;
+		(*wait->waiters)--;
 		wait->done(wait->data, job, error);
 		free(wait);
 	}
@@ -829,8 +865,9 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 		job->info.budget_ns = ask->budget_ns;
 		job->key = subject->key;
 		job->keyed = true;
+		if (!append(queue, job))
+			goto memory;
 		set_state(job, "queued");
-		append(queue, job);
 	} else if (ask->cause == NULL) {
 		join(queue, job, ask);
 	}
@@ -879,7 +916,7 @@ int queue_wait(struct queue *queue, uint64_t id, queue_done done, void *data, st
 	wait = calloc(1, sizeof(*wait));
 	if (wait == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
-	link_wait(&job->waits, wait, done, data);
+	link_wait(&job->waits, &job->waiters, wait, done, data);
 	*handle = wait;
 	return 0;
 }
@@ -917,7 +954,7 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 	wait = calloc(1, sizeof(*wait));
 	if (wait == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
-	link_wait(&job->cancels, wait, done, data);
+	link_wait(&job->cancels, &job->cancellers, wait, done, data);
 	*handle = wait;
 	if (job->state == JOB_RUNS || job->state == JOB_STOPS) {
 		sweep_cancel(&queue->sweep);
@@ -997,31 +1034,41 @@ static int read_pause(struct queue *queue, struct ft_error *error)
 	return found < 0 ? -1 : 0;
 }
 
+static void write_job(const struct job *job, struct ft_writer *writer)
+{
+	struct ft_job info = job->info;
+
+	/* It has ended once the store says so. */
+	if (job->state == JOB_ENDS || job->state == JOB_DROPS)
+		(void)snprintf(
+		        info.state, sizeof(info.state), "%s", job->state == JOB_ENDS ? "running" : "queued");
+	info.waiters = job->waiters;
+	ft_encode(writer, &ft_job_message, &info);
+}
+
 int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer, struct ft_error *error)
 {
-	const struct job *only = id != 0 ? find(queue, id) : NULL;
+	const struct job *job = find(queue, id);
 	char text[24];
 
-	if (id != 0 && only == NULL) {
+	if (job == NULL) {
 		(void)snprintf(text, sizeof(text), "%" PRIu64, id);
 		return ft_fail_field(
 		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
 	}
-	ft_write_array(writer, only != NULL ? 1 : queue->active + queue->ended);
-	for (const struct job *job = only != NULL ? only : queue->first; job != NULL;
-	        job = only != NULL ? NULL : job->next) {
-		struct ft_job info = job->info;
-
-		/* It has ended once the store says so. */
-		if (job->state == JOB_ENDS || job->state == JOB_DROPS)
-			(void)snprintf(info.state, sizeof(info.state), "%s",
-			        job->state == JOB_ENDS ? "running" : "queued");
-		info.waiters = 0;
-		for (const struct wait *wait = job->waits; wait != NULL; wait = wait->next)
-			info.waiters++;
-		ft_encode(writer, &ft_job_message, &info);
-	}
+	write_job(job, writer);
 	return 0;
+}
+
+bool queue_write_next(const struct queue *queue, uint64_t *id, struct ft_writer *writer)
+{
+	uint32_t index = index_of(queue, *id + 1);
+
+	if (index == queue->active + queue->ended)
+		return false;
+	*id = queue->by_id[index]->info.job;
+	write_job(queue->by_id[index], writer);
+	return true;
 }
 
 uint32_t queue_waiting(const struct queue *queue)
@@ -1115,6 +1162,8 @@ void queue_free(struct queue *queue)
 		queue->first = job->next;
 		free_job(job);
 	}
+	free(queue->by_id);
+	queue->by_id = NULL;
 	trials_free(queue->retry_trials);
 	queue->retry_trials = NULL;
 }

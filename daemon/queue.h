@@ -45,7 +45,9 @@ struct queue {
 	void *data;
 	struct sweep sweep;
 	struct job *running;
-	struct job *first; /* all jobs, by id */
+	struct job *first;  /* all jobs, by id */
+	struct job **by_id; /* the same */
+	uint32_t room;      /* of by_id */
 	uint32_t active;
 	uint32_t ended;
 	/* Figures, since the start. */
@@ -111,8 +113,10 @@ int64_t queue_owner(const struct queue *queue, uint64_t job);
  * durable and, for a pause, nothing runs any more. */
 void queue_pause(struct queue *queue, bool pause,
         void (*done)(void *data, bool paused, const struct ft_error *error), void *data);
-/* Writes one job, or all (job 0), as a list. */
+/* Writes one job. */
 int queue_write(const struct queue *queue, uint64_t job, struct ft_writer *writer, struct ft_error *error);
+/* Writes the first job behind *job, which is that one then. False if there is none. */
+bool queue_write_next(const struct queue *queue, uint64_t *job, struct ft_writer *writer);
 uint32_t queue_waiting(const struct queue *queue);
 
 /* ---- background work: jobs with a cause, which run only when let, one at a time, and make way ---- */

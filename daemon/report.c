@@ -241,61 +241,97 @@ static bool still_misses(struct requests *requests, const struct miss *miss, str
 	        source >= LOOKUP_NEAREST;
 }
 
-static void write_misses(
-        struct requests *requests, struct miss **list, size_t count, uint64_t most, struct ft_writer *writer)
+/* The list of misses, some in each turn. Entries may be given to others meanwhile. */
+struct listing {
+	struct work work;
+	struct requests *requests;
+	uint64_t id;
+	uint64_t most;
+	size_t count_at; /* in the answer, where the number of misses stands */
+	uint32_t written;
+	size_t next, count;
+	struct miss_place place[]; /* the most asked first */
+};
+
+static bool write_miss(struct listing *listing, struct miss *miss)
 {
 	uint64_t now = ft_monotonic_ns();
-	struct ft_writer items;
-	uint32_t written = 0;
+	struct ft_miss shown = {.count = miss->count,
+	        .first_ago_ns = now - miss->first_ns,
+	        .last_ago_ns = now - miss->last_ns};
 
-	ft_writer_init_growing(&items, ft_bounds_large.bytes);
-	for (size_t i = 0; i < count && (most == 0 || written < most); i++) {
-		struct ft_miss shown = {.count = list[i]->count,
-		        .first_ago_ns = now - list[i]->first_ns,
-		        .last_ago_ns = now - list[i]->last_ns};
-
-		if (!still_misses(requests, list[i], &shown.problem)) {
-			miss_drop(list[i]);
-			continue;
-		}
-		memcpy(shown.kernel, list[i]->kernel, sizeof(shown.kernel));
-		memcpy(shown.device, list[i]->device, sizeof(shown.device));
-		ft_encode(&items, &ft_miss_message, &shown);
-		written++;
+	if (!still_misses(listing->requests, miss, &shown.problem)) {
+		miss_drop(miss);
+		return false;
 	}
-	ft_write_array(writer, written);
-	ft_write_raw(writer, items.data, items.length);
-	writer->failed = writer->failed || !ft_writer_ok(&items);
-	ft_writer_free(&items);
+	memcpy(shown.kernel, miss->kernel, sizeof(shown.kernel));
+	memcpy(shown.device, miss->device, sizeof(shown.device));
+	ft_encode(&listing->work.answer, &ft_miss_message, &shown);
+	return true;
+}
+
+static bool list_misses(struct work *work, struct session *session)
+{
+	struct listing *listing = (struct listing *)work;
+	struct requests *requests = listing->requests;
+	struct ft_error error;
+
+	if (requests_reading(requests, &error) != 0) {
+		ft_writer_reset(&work->answer);
+		ft_write_failure(&work->answer, listing->id, &error);
+		return true;
+	}
+	while (listing->next < listing->count && (listing->most == 0 || listing->written < listing->most)) {
+		struct miss *miss = misses_at(&requests->misses, listing->place[listing->next++]);
+
+		listing->written += miss != NULL && write_miss(listing, miss);
+		if (session_spent(session, SESSION_HEAVY))
+			return false;
+	}
+	ft_write_count(&work->answer, listing->count_at, listing->written);
+	return true;
 }
 
 void method_misses(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_misses_request request;
-	struct ft_misses_reply reply = {
-	        .asked = requests->misses.asked, .forgotten = requests->misses.forgotten};
-	struct miss **list = NULL;
-	struct ft_writer writer;
+	struct listing *listing = NULL;
+	struct ft_writer *writer;
+	struct miss **list;
 	struct ft_error error;
-	size_t count;
+	size_t count = 0;
 
-	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
-	if (ft_decode(&ft_misses_request_message, envelope->body, &request, &error) != 0 ||
-	        requests_reading(requests, &error) != 0)
-		goto fail;
+	if (ft_decode(&ft_misses_request_message, envelope->body, &request, &error) != 0) {
+		session_fail(session, envelope->id, &error);
+		return;
+	}
 	list = misses_sorted(&requests->misses, &count);
 	if (list != NULL)
-		write_misses(requests, list, count, request.most, &writer);
-	if (list == NULL || !ft_writer_ok(&writer)) {
+		listing = calloc(1, sizeof(*listing) + count * sizeof(listing->place[0]));
+	if (listing == NULL) {
+		free(list);
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the list of misses");
-		goto fail;
+		session_fail(session, envelope->id, &error);
+		return;
 	}
-	reply.misses = (struct ft_view){writer.data, writer.length};
-	session_reply(session, envelope->id, &ft_misses_reply_message, &reply);
-	goto out;
-fail:
-	session_fail(session, envelope->id, &error);
-out:
+	for (size_t i = 0; i < count; i++)
+		listing->place[i] = misses_place(&requests->misses, list[i]);
 	free(list);
-	ft_writer_free(&writer);
+	listing->work.step = list_misses;
+	listing->requests = requests;
+	listing->id = envelope->id;
+	listing->most = request.most;
+	listing->count = count;
+	/* As ft_misses_reply; the list last, without a copy between. */
+	writer = &listing->work.answer;
+	ft_writer_init_growing(writer, ft_bounds_large.bytes);
+	ft_begin_response(writer, envelope->id);
+	ft_write_map(writer, 3);
+	ft_write_text(writer, "asked");
+	ft_write_uint(writer, requests->misses.asked);
+	ft_write_text(writer, "forgotten");
+	ft_write_uint(writer, requests->misses.forgotten);
+	ft_write_text(writer, "misses");
+	listing->count_at = ft_write_open_array(writer);
+	session_begin(session, &listing->work);
 }

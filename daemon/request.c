@@ -8,13 +8,19 @@
 #include "daemon/transfer.h"
 #include "proto/clock.h"
 
-enum { PRIORITY_MAX = 100, PARKED_MAX = 4096 };
+enum {
+	PRIORITY_MAX = 100,
+	PARKED_MAX = 4096,
+	PARKED_BYTES_MAX = 16 << 20,
+	TOLD_AT_ONCE = 64 << 10, /* bytes, before they are sent */
+};
 
 static const uint64_t budget_max_ns = 86400ULL * 1000000000;
 
 struct parked {
 	struct parked *next;
-	struct pending *pending;
+	struct session *session;
+	uint64_t id;
 	method_call *call;
 	size_t length;
 	uint8_t body[];
@@ -236,30 +242,49 @@ int requests_park(struct requests *requests, struct session *session, const stru
         method_call *call, struct ft_error *error)
 {
 	size_t length = envelope->body.length;
-	struct parked **end = &requests->parked;
 	struct parked *parked;
 
 	if (requests->stopping)
 		return ft_fail(error, FT_E_STOPPING, "the daemon is stopping");
-	if (requests->parked_count >= PARKED_MAX)
+	if (requests->parked_count >= PARKED_MAX || requests->parked_bytes + length > PARKED_BYTES_MAX)
 		return ft_fail(error, FT_E_BUSY, "too many requests wait for a device to be found");
-	parked = calloc(1, sizeof(*parked) + length);
-	if (parked == NULL)
-		return ft_fail(error, FT_E_MEMORY, "no memory for a request");
-	parked->pending = pending_new(session, envelope->id, error);
-	if (parked->pending == NULL) {
-		free(parked);
+	if (session->level != ACCESS_ADMIN &&
+	        (session->turn.user->parked >= PARKED_MAX / 2 ||
+	                session->turn.user->parked_bytes + length > PARKED_BYTES_MAX / 2))
+		return ft_fail(error, FT_E_BUSY, "too many requests of user %u wait for a device to be found",
+		        session->user);
+	if (session_owe(session, error) != 0)
 		return -1;
+	parked = calloc(1, sizeof(*parked) + length);
+	if (parked == NULL) {
+		session_owe_less(session, 1);
+		return ft_fail(error, FT_E_MEMORY, "no memory for a request");
 	}
+	parked->session = session;
+	parked->id = envelope->id;
 	parked->call = call;
 	parked->length = length;
 	if (length > 0)
 		memcpy(parked->body, envelope->body.data, length);
-	while (*end != NULL)
-		end = &(*end)->next;
-	*end = parked;
+	*requests->parked_end = parked;
+	requests->parked_end = &parked->next;
 	requests->parked_count++;
+	requests->parked_bytes += length;
+	session->turn.user->parked++;
+	session->turn.user->parked_bytes += length;
 	return 0;
+}
+
+/* It waits no more: it is to be answered now. */
+static void unpark(struct requests *requests, struct parked *parked)
+{
+	struct user *user = parked->session->turn.user;
+
+	requests->parked_count--;
+	requests->parked_bytes -= parked->length;
+	user->parked--;
+	user->parked_bytes -= parked->length;
+	session_owe_less(parked->session, 1);
 }
 
 enum subject_state requests_subject(struct requests *requests, struct session *session,
@@ -288,22 +313,58 @@ void requests_settled(struct requests *requests)
 {
 	struct parked *parked = requests->parked;
 
+	/* Each in a turn of its session: a thousand of them are not to be answered at once. */
 	requests->parked = NULL;
-	requests->parked_count = 0;
+	requests->parked_end = &requests->parked;
 	while (parked != NULL) {
 		struct parked *next = parked->next;
-		struct session *session = parked->pending->session;
-		struct ft_envelope envelope = {.type = FT_REQUEST, .id = parked->pending->id};
+		struct session *session = parked->session;
+		struct parked **end = &session->again;
 
-		if (session != NULL && !session->closing) {
-			envelope.body = (struct ft_view){parked->body, parked->length};
-			method_again(requests, session, &envelope, parked->call);
-		}
-		pending_free(parked->pending); /* owed until now, so that the session is there */
-		free(parked);
+		while (*end != NULL)
+			end = &(*end)->next;
+		parked->next = NULL;
+		*end = parked;
+		session->due = true;
+		session_wake(session);
 		parked = next;
 	}
-	requests_batch_end(requests);
+}
+
+/* Those whose device was heard. True if there are more. */
+static bool call_again(struct requests *requests, struct session *session)
+{
+	while (session->again != NULL && session->work == NULL && !session->closing) {
+		struct parked *parked = session->again;
+		struct ft_envelope envelope = {
+		        .type = FT_REQUEST, .id = parked->id, .body = {parked->body, parked->length}};
+
+		session->again = parked->next;
+		unpark(requests, parked);
+		method_again(requests, session, &envelope, parked->call);
+		if (session->work != NULL)
+			session->work->message = parked; /* which has the message in it */
+		else
+			free(parked);
+		if (session_spent(session, SESSION_HEAVY))
+			break;
+	}
+	return session->again != NULL;
+}
+
+static void drop_parked(struct requests *requests, struct parked **list, const struct session *session)
+{
+	while (*list != NULL) {
+		struct parked *parked = *list;
+
+		if (parked->session != session) {
+			list = &parked->next;
+			continue;
+		}
+		*list = parked->next;
+		unpark(requests, parked);
+		free(parked);
+	}
 }
 
 void requests_stop(struct requests *requests)
@@ -319,24 +380,156 @@ void requests_stop(struct requests *requests)
 		struct parked *parked = requests->parked;
 
 		requests->parked = parked->next;
-		if (parked->pending->session != NULL)
-			session_fail(parked->pending->session, parked->pending->id, &error);
-		pending_free(parked->pending);
+		session_fail(parked->session, parked->id, &error);
+		unpark(requests, parked);
 		free(parked);
 	}
 }
 
 /* ---- jobs ---- */
 
-static void job_told(void *data, const struct ft_job *job, const struct ft_error *error)
-{
-	struct pending *pending = data;
+/* How a job ended, encoded once for all who wait. */
+struct end {
+	uint32_t references;
+	uint64_t job;
+	bool failed;
+	struct ft_error error;
+	struct ft_writer encoded;
+};
 
-	if (pending->session != NULL && job != NULL)
-		session_reply(pending->session, pending->id, &ft_job_message, job);
-	else if (pending->session != NULL)
-		session_fail(pending->session, pending->id, error);
-	pending_free(pending);
+/* One connection that waits for the end of a job, with all the requests that asked for it. */
+struct awaited {
+	struct awaited *next, **link;
+	struct requests *requests;
+	struct session *session;
+	uint64_t job;
+	bool cancel;
+	struct wait *wait; /* until it has ended */
+	struct end *end;   /* then */
+	uint32_t count, room;
+	uint32_t told; /* of the ids */
+	uint32_t *id;
+};
+
+static void end_free(struct end *end)
+{
+	if (end == NULL || --end->references > 0)
+		return;
+	ft_writer_free(&end->encoded);
+	free(end);
+}
+
+static struct end *end_of(
+        struct requests *requests, uint64_t number, const struct ft_job *job, const struct ft_error *error)
+{
+	struct end *end = requests->end;
+
+	if (end != NULL && end->job == number && job != NULL && !end->failed) {
+		end->references++;
+		return end;
+	}
+	end = calloc(1, sizeof(*end));
+	if (end == NULL)
+		return NULL;
+	end->references = 2;
+	end->job = number;
+	ft_writer_init_growing(&end->encoded, ft_bounds_large.bytes);
+	if (job != NULL)
+		ft_encode(&end->encoded, &ft_job_message, job);
+	if (!ft_writer_ok(&end->encoded))
+		(void)ft_fail(&end->error, FT_E_MEMORY, "no memory for a job");
+	else if (job == NULL)
+		end->error = *error;
+	end->failed = job == NULL || !ft_writer_ok(&end->encoded);
+	end_free(requests->end);
+	requests->end = end;
+	return end;
+}
+
+static void awaited_add(struct awaited **list, struct awaited *awaited)
+{
+	awaited->next = *list;
+	awaited->link = list;
+	if (*list != NULL)
+		(*list)->link = &awaited->next;
+	*list = awaited;
+}
+
+static void awaited_unlink(const struct awaited *awaited)
+{
+	*awaited->link = awaited->next;
+	if (awaited->next != NULL)
+		awaited->next->link = awaited->link;
+}
+
+/* One that is in no list. */
+static void awaited_free(struct awaited *awaited)
+{
+	if (awaited->wait != NULL)
+		queue_leave(awaited->wait);
+	end_free(awaited->end);
+	free(awaited->id);
+	free(awaited);
+}
+
+static void awaited_drop_first(struct awaited **list)
+{
+	struct awaited *first = *list;
+
+	*list = first->next;
+	if (*list != NULL)
+		(*list)->link = list;
+	awaited_free(first);
+}
+
+static void job_ended(void *data, const struct ft_job *job, const struct ft_error *error)
+{
+	struct awaited *awaited = data;
+	struct session *session = awaited->session;
+
+	awaited->wait = NULL;
+	awaited->end = end_of(awaited->requests, awaited->job, job, error);
+	awaited_unlink(awaited);
+	awaited_add(&session->ended, awaited);
+	session->due = true;
+	session_wake(session);
+}
+
+/* Tells of jobs that ended. True if there is more to tell. */
+static bool tell_ended(struct session *session)
+{
+	while (session->ended != NULL && session->out.length < TOLD_AT_ONCE) {
+		struct awaited *awaited = session->ended;
+		const struct end *end = awaited->end;
+		struct ft_error error;
+
+		if (awaited->told == awaited->count) {
+			awaited_drop_first(&session->ended);
+			continue;
+		}
+		if (end == NULL) {
+			(void)ft_fail(&error, FT_E_MEMORY, "no memory for a job");
+			ft_write_failure(&session->out, awaited->id[awaited->told], &error);
+		} else if (end->failed) {
+			ft_write_failure(&session->out, awaited->id[awaited->told], &end->error);
+		} else {
+			ft_begin_response(&session->out, awaited->id[awaited->told]);
+			ft_write_raw(&session->out, end->encoded.data, end->encoded.length);
+		}
+		awaited->told++;
+		session_owe_less(session, 1);
+		if (session_spent(session, 1))
+			break;
+	}
+	return session->ended != NULL;
+}
+
+bool requests_owed(struct requests *requests, struct session *session)
+{
+	bool more = call_again(requests, session);
+
+	more = tell_ended(session) || more;
+	return subscriptions_tell(&requests->subscriptions, session) || more;
 }
 
 /* Numbers come again in another store: one that was given by another, before the state directory was changed or rescued,
@@ -371,33 +564,76 @@ static bool read_job_request(const struct requests *requests, struct session *se
 	return false;
 }
 
+static struct awaited *find_awaited(const struct session *session, uint64_t job, bool cancel)
+{
+	struct awaited *awaited = session->awaited;
+
+	while (awaited != NULL && (awaited->job != job || awaited->cancel != cancel))
+		awaited = awaited->next;
+	return awaited;
+}
+
+static int add_id(struct awaited *awaited, uint64_t id, struct ft_error *error)
+{
+	if (awaited->count == awaited->room) {
+		uint32_t room = awaited->room > 0 ? 2 * awaited->room : 1;
+		uint32_t *grown = realloc(awaited->id, room * sizeof(*grown));
+
+		if (grown == NULL)
+			return ft_fail(error, FT_E_MEMORY, "no memory for a request");
+		awaited->id = grown;
+		awaited->room = room;
+	}
+	awaited->id[awaited->count++] = (uint32_t)id;
+	return 0;
+}
+
+static int await_job(struct requests *requests, struct session *session, uint64_t id, uint64_t job,
+        bool cancel, struct ft_error *error)
+{
+	struct awaited *awaited = find_awaited(session, job, cancel);
+	int status;
+
+	/* Of one connection any number of waits for a job are one. */
+	if (awaited != NULL)
+		return add_id(awaited, id, error);
+	awaited = calloc(1, sizeof(*awaited));
+	if (awaited == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a request");
+	awaited->requests = requests;
+	awaited->session = session;
+	awaited->job = job;
+	awaited->cancel = cancel;
+	awaited_add(&session->awaited, awaited);
+	status = add_id(awaited, id, error);
+	if (status == 0 && cancel)
+		status = queue_cancel(requests->queue, job, job_ended, awaited, &awaited->wait, error);
+	else if (status == 0)
+		status = queue_wait(requests->queue, job, job_ended, awaited, &awaited->wait, error);
+	if (status == 0 && cancel)
+		log_line(requests->log, LOG_LEVEL_NOTICE, "audit cancel uid=%u pid=%" PRId64 " job=%" PRIu64,
+		        session->user, session->process, job);
+	if (status != 0) {
+		awaited_unlink(awaited);
+		awaited_free(awaited);
+	}
+	return status;
+}
+
 /* wait and cancel: both reply with the job as it ended. */
 static void until_ended(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope, bool cancel)
 {
 	struct ft_job_request request;
-	struct pending *pending;
 	struct ft_error error;
-	int status;
 
 	if (!read_job_request(requests, session, envelope, true, &request))
 		return;
-	pending = pending_new(session, envelope->id, &error);
-	if (pending == NULL) {
+	if (session_owe(session, &error) != 0) {
 		session_fail(session, envelope->id, &error);
-		return;
-	}
-	if (cancel)
-		status =
-		        queue_cancel(requests->queue, request.job, job_told, pending, &pending->wait, &error);
-	else
-		status = queue_wait(requests->queue, request.job, job_told, pending, &pending->wait, &error);
-	if (status != 0) {
+	} else if (await_job(requests, session, envelope->id, request.job, cancel, &error) != 0) {
 		session_fail(session, envelope->id, &error);
-		pending_free(pending);
-	} else if (cancel) {
-		log_line(requests->log, LOG_LEVEL_NOTICE, "audit cancel uid=%u pid=%" PRId64 " job=%" PRIu64,
-		        session->user, session->process, request.job);
+		session_owe_less(session, 1);
 	}
 }
 
@@ -425,27 +661,63 @@ static void method_cancel(
 		until_ended(requests, session, envelope, true);
 }
 
+/* The list of all jobs, some in each turn. */
+struct listing {
+	struct work work;
+	const struct queue *queue;
+	size_t count_at; /* in the answer, where the number of jobs stands */
+	uint64_t last;
+	uint32_t count;
+};
+
+static bool list_jobs(struct work *work, struct session *session)
+{
+	struct listing *listing = (struct listing *)work;
+
+	while (queue_write_next(listing->queue, &listing->last, &work->answer)) {
+		listing->count++;
+		if (session_spent(session, SESSION_HEAVY))
+			return false;
+	}
+	ft_write_count(&work->answer, listing->count_at, listing->count);
+	return true;
+}
+
 static void method_jobs(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_job_request request;
-	struct ft_jobs_reply reply;
-	struct ft_writer writer;
+	struct listing *listing;
 	struct ft_error error;
 
 	if (!read_job_request(requests, session, envelope, false, &request))
 		return;
-	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
-	if (queue_write(requests->queue, request.job, &writer, &error) != 0) {
-		session_fail(session, envelope->id, &error);
-	} else if (!ft_writer_ok(&writer)) {
+	listing = calloc(1, sizeof(*listing));
+	if (listing == NULL) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the list of jobs");
 		session_fail(session, envelope->id, &error);
-	} else {
-		reply.jobs = (struct ft_view){writer.data, writer.length};
-		session_reply(session, envelope->id, &ft_jobs_reply_message, &reply);
+		return;
 	}
-	ft_writer_free(&writer);
+	listing->work.step = list_jobs;
+	listing->queue = requests->queue;
+	ft_writer_init_growing(&listing->work.answer, ft_bounds_large.bytes);
+	ft_begin_response(&listing->work.answer, envelope->id);
+	ft_write_map(&listing->work.answer, 1); /* as ft_jobs_reply */
+	ft_write_text(&listing->work.answer, "jobs");
+	listing->count_at = ft_write_open_array(&listing->work.answer);
+	if (request.job == 0) {
+		session_begin(session, &listing->work);
+		return;
+	}
+	if (queue_write(requests->queue, request.job, &listing->work.answer, &error) == 0) {
+		ft_write_count(&listing->work.answer, listing->count_at, 1);
+		ft_write_raw(&session->out, listing->work.answer.data, listing->work.answer.length);
+		session_appended(session);
+	} else {
+		session_fail(session, envelope->id, &error);
+	}
+	ft_writer_free(&listing->work.answer);
+	free(listing);
 }
 
 static void method_watch(
@@ -456,8 +728,7 @@ static void method_watch(
 
 	if (!read_job_request(requests, session, envelope, false, &request))
 		return;
-	session->watching = true;
-	session->watched_job = request.job;
+	events_join(&requests->server->watched, session, request.job);
 	session_reply(session, envelope->id, &ft_empty_message, &reply);
 }
 
@@ -467,31 +738,32 @@ static const struct method {
 	const char *name;
 	enum access_level needs;
 	method_call *call;
+	bool large; /* its answer may be: none for a user who leaves too much unread */
 } methods[] = {
-        {"lookup", ACCESS_MEMBER, method_lookup}, /* first: it is asked most */
-        {"lookup_many", ACCESS_MEMBER, method_lookup_many},
-        {"hello", ACCESS_ANYONE, method_hello},
-        {"tune", ACCESS_MEMBER, method_tune},
-        {"wait", ACCESS_MEMBER, method_wait},
-        {"jobs", ACCESS_MEMBER, method_jobs},
-        {"cancel", ACCESS_MEMBER, method_cancel}, /* of one's own jobs */
-        {"trials", ACCESS_MEMBER, method_trials},
-        {"code", ACCESS_MEMBER, method_code},
-        {"status", ACCESS_ANYONE, method_status},
-        {"devices", ACCESS_ANYONE, method_devices},
-        {"metrics", ACCESS_ANYONE, method_metrics},
-        {"watch", ACCESS_MEMBER, method_watch},
-        {"subscribe", ACCESS_MEMBER, method_subscribe},
-        {"misses", ACCESS_MEMBER, method_misses},
-        {"pin", ACCESS_ADMIN, method_pin},
-        {"unpin", ACCESS_ADMIN, method_unpin},
-        {"forget", ACCESS_ADMIN, method_forget},
-        {"pause", ACCESS_ADMIN, method_pause},
-        {"resume", ACCESS_ADMIN, method_resume},
-        {"export", ACCESS_MEMBER, method_export},
-        {"import_begin", ACCESS_ADMIN, method_import_begin},
-        {"import_rows", ACCESS_ADMIN, method_import_rows},
-        {"import_commit", ACCESS_ADMIN, method_import_commit},
+        {"lookup", ACCESS_MEMBER, method_lookup, false}, /* first: it is asked most */
+        {"lookup_many", ACCESS_MEMBER, method_lookup_many, true},
+        {"hello", ACCESS_ANYONE, method_hello, false},
+        {"tune", ACCESS_MEMBER, method_tune, false},
+        {"wait", ACCESS_MEMBER, method_wait, false},
+        {"jobs", ACCESS_MEMBER, method_jobs, true},
+        {"cancel", ACCESS_MEMBER, method_cancel, false}, /* of one's own jobs */
+        {"trials", ACCESS_MEMBER, method_trials, true},
+        {"code", ACCESS_MEMBER, method_code, true},
+        {"status", ACCESS_ANYONE, method_status, true},
+        {"devices", ACCESS_ANYONE, method_devices, true},
+        {"metrics", ACCESS_ANYONE, method_metrics, true},
+        {"watch", ACCESS_MEMBER, method_watch, false},
+        {"subscribe", ACCESS_MEMBER, method_subscribe, true},
+        {"misses", ACCESS_MEMBER, method_misses, true},
+        {"pin", ACCESS_ADMIN, method_pin, false},
+        {"unpin", ACCESS_ADMIN, method_unpin, false},
+        {"forget", ACCESS_ADMIN, method_forget, false},
+        {"pause", ACCESS_ADMIN, method_pause, false},
+        {"resume", ACCESS_ADMIN, method_resume, false},
+        {"export", ACCESS_MEMBER, method_export, true},
+        {"import_begin", ACCESS_ADMIN, method_import_begin, false},
+        {"import_rows", ACCESS_ADMIN, method_import_rows, true},
+        {"import_commit", ACCESS_ADMIN, method_import_commit, false},
 };
 
 enum { METHODS = sizeof(methods) / sizeof(methods[0]) };
@@ -539,7 +811,12 @@ void requests_message(struct requests *requests, struct session *session, const 
 	if (method == NULL) {
 		(void)ft_fail_field(&error, FT_E_UNKNOWN_METHOD, "method", envelope->method,
 		        "a method of this protocol version");
-	} else if (allowed(requests, session, method->name, method->needs, &error)) {
+	} else if (allowed(requests, session, method->name, method->needs, &error) &&
+	        (!method->large || session_check_room(session, &error) == 0)) {
+		/* Lookups say by themselves how much they were. */
+		session->weight += method->call == method_lookup || method->call == method_lookup_many
+		        ? 0
+		        : SESSION_HEAVY;
 		method->call(requests, session, envelope);
 		return;
 	}
@@ -548,24 +825,23 @@ void requests_message(struct requests *requests, struct session *session, const 
 
 void requests_session_closed(struct requests *requests, struct session *session)
 {
-	struct pending *pending = session->pending;
-
 	if (session->keeps && --requests->keepers == 0)
 		devices_watch(requests->devices, false);
 	session->keeps = false;
 	subscriptions_left(&requests->subscriptions, session);
 	transfer_free(session->transfer);
 	session->transfer = NULL;
-	while (pending != NULL) {
-		struct pending *next = pending->next;
-
-		/* Those whose wait could be left are owed nothing more; the others outlive the session. */
-		if (pending->wait != NULL) {
-			queue_leave(pending->wait);
-			pending_free(pending);
-		}
-		pending = next;
-	}
+	while (session->awaited != NULL)
+		awaited_drop_first(&session->awaited);
+	while (session->ended != NULL)
+		awaited_drop_first(&session->ended);
+	drop_parked(requests, &session->again, session);
+	if (session->turn.user->parked == 0)
+		return;
+	drop_parked(requests, &requests->parked, session);
+	requests->parked_end = &requests->parked;
+	while (*requests->parked_end != NULL)
+		requests->parked_end = &(*requests->parked_end)->next;
 }
 
 int requests_init(struct requests *requests, const struct log *log, const struct options *options,
@@ -584,6 +860,7 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 	        .background = background,
 	        .started_ns = ft_monotonic_ns(),
 	};
+	requests->parked_end = &requests->parked;
 	if (replies_init(&requests->replies, error) != 0 || misses_init(&requests->misses, error) != 0 ||
 	        subscriptions_init(&requests->subscriptions, requests, server->loop, error) != 0)
 		return -1;
@@ -594,4 +871,5 @@ void requests_free(struct requests *requests)
 {
 	misses_free(&requests->misses);
 	replies_free(&requests->replies);
+	end_free(requests->end);
 }

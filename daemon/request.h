@@ -14,6 +14,7 @@
 #include "daemon/server.h"
 #include "daemon/subscription.h"
 
+struct end;
 struct parked; /* a request that waits until its device was heard */
 
 struct requests {
@@ -42,8 +43,10 @@ struct requests {
 	struct census census;
 	struct replies replies;
 	struct subscriptions subscriptions;
-	struct parked *parked;
+	struct parked *parked, **parked_end;
 	unsigned parked_count;
+	size_t parked_bytes;
+	struct end *end;         /* the last job's, for those who wait for it as well */
 	bool too_early;          /* a lookup that names a generation found its device not heard yet */
 	bool stopping;           /* what cannot be answered at once is not answered any more */
 	struct ft_answer answer; /* of the lookup being answered: large, so not on the stack of each */
@@ -60,6 +63,8 @@ bool requests_at_once(struct requests *requests, struct session *session, struct
 /* Before `latency` is read. */
 void requests_add_untimed(struct requests *requests);
 void requests_message(struct requests *requests, struct session *session, const struct ft_envelope *envelope);
+/* As session_events' owed. */
+bool requests_owed(struct requests *requests, struct session *session);
 /* The end of what one read brought: lets go of the store's read transaction. */
 void requests_batch_end(struct requests *requests);
 void requests_session_closed(struct requests *requests, struct session *session);

@@ -19,11 +19,11 @@ enum {
 	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to tell the one too many why */
 	PARTIAL_MAX_MS = 30000,    /* from the first bytes of a message to its last */
 	SWEEP_MS = 5000,
-	ACCEPTED_AT_ONCE = 64, /* before those that are in have their turn again */
-	BREATH_MS = 500,       /* after nothing could be accepted */
-	LEAVE_MS = 3000,       /* for the last answers to be read */
-	CROWD = 64,            /* sessions, before it matters what they leave behind */
-	THRIFT_MS = 200,       /* after the last of those who leave together */
+	ACCEPTED_AT_ONCE = 8, /* before those that are in have their turn again */
+	BREATH_MS = 500,      /* after nothing could be accepted */
+	LEAVE_MS = 3000,      /* for the last answers to be read */
+	CROWD = 64,           /* sessions, before it matters what they leave behind */
+	THRIFT_MS = 200,      /* after the last of those who leave together */
 	LOCK_SIZE = sizeof(((struct options *)NULL)->socket) + sizeof(".lock"),
 };
 
@@ -32,6 +32,8 @@ static void drained(struct server *server)
 	deadline_close(&server->leaving);
 	if (!uv_is_closing((uv_handle_t *)&server->sweeper))
 		uv_close((uv_handle_t *)&server->sweeper, NULL);
+	turns_stop(&server->turns);
+	events_forget(&server->watched);
 	session_common_free(&server->common);
 	server->events->drained(server->data);
 }
@@ -56,6 +58,7 @@ static void session_closed(void *data, struct session *session)
 	struct server *server = data;
 
 	server->events->closed(server->data, session);
+	events_leave(&server->watched, session);
 	if (session->previous != NULL)
 		session->previous->next = session->next;
 	else
@@ -141,11 +144,13 @@ static void session_finished(void *data, struct session *session)
 	start_sweeper(data);
 }
 
-static void session_emptied(void *data, struct session *session)
+static bool session_owed(void *data, struct session *session)
 {
 	struct server *server = data;
 
-	server->events->emptied(server->data, session);
+	if (events_tell(&server->watched, session))
+		return true;
+	return server->events->owed(server->data, session);
 }
 
 static const struct session_events session_events = {
@@ -153,7 +158,7 @@ static const struct session_events session_events = {
         .message = session_message,
         .batch_end = session_batch_end,
         .finished = session_finished,
-        .emptied = session_emptied,
+        .owed = session_owed,
         .closed = session_closed,
 };
 
@@ -171,13 +176,13 @@ static int accept_one(const struct server *server)
 
 static void begin_session(struct server *server, int descriptor)
 {
-	struct session *session =
-	        session_new(server->loop, server->log, &server->common, &session_events, server);
 	struct ft_error error;
+	struct session *session = session_new(server->loop, server->log, &server->common, server->access,
+	        &session_events, server, descriptor, &error);
 
 	if (session == NULL) {
-		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "no memory for a client");
-		(void)close(descriptor);
+		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "client lost: %s",
+		        error.message);
 		return;
 	}
 	session->number = ++server->accepted;
@@ -188,16 +193,6 @@ static void begin_session(struct server *server, int descriptor)
 	server->count++;
 	if (server->count > server->most)
 		server->most = server->count;
-	if (uv_pipe_open(&session->pipe, descriptor) != 0) {
-		(void)close(descriptor);
-		session_close(session);
-		return;
-	}
-	if (session_start(session, server->access, &error) != 0) {
-		log_limited(server->log, &server->accept_limit, LOG_LEVEL_WARNING, "%s", error.message);
-		session_close(session);
-		return;
-	}
 	if (places_take(&server->places, session->user, session->level == ACCESS_ADMIN, &error) != 0) {
 		log_limited(server->log, &server->full_limit, LOG_LEVEL_WARNING,
 		        "client refused uid=%u pid=%" PRId64 ": %s", session->user, session->process,
@@ -523,6 +518,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .lock = -1,
 	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
+	server->common.turns = &server->turns;
 	places_init(&server->places, clients_that_fit(options), &options->clients_per_user);
 	if (descriptor < 0 && bind_socket(server, &server->listener, error) != 0)
 		return -1;
@@ -531,6 +527,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	status = uv_poll_init(loop, &server->poll, server->listener);
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot use the socket: %s", uv_strerror(status));
+	turns_init(&server->turns, loop, session_turn);
 	(void)uv_timer_init(loop, &server->sweeper);
 	(void)deadline_init(&server->leaving, loop, leave, server);
 	(void)uv_timer_init(loop, &server->breath);
@@ -549,17 +546,6 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 		watch_start(&server->watch, loop, directory, look_for_name, server);
 	}
 	return 0;
-}
-
-void server_broadcast(struct server *server, uint64_t job, const struct ft_message *message, const void *body)
-{
-	struct session *next;
-
-	for (struct session *session = server->first; session != NULL; session = next) {
-		next = session->next;
-		if (session->watching && (session->watched_job == 0 || session->watched_job == job))
-			session_notice(session, "event", message, body);
-	}
 }
 
 static void close_listener(struct server *server)
@@ -600,8 +586,10 @@ void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->breath, NULL);
 	uv_close((uv_handle_t *)&server->thrift, NULL);
 	close_listener(server);
-	for (struct session *session = server->first; session != NULL; session = session->next)
+	for (struct session *session = server->first; session != NULL; session = session->next) {
+		events_leave(&server->watched, session);
 		session_finish(session);
+	}
 	if (server->count == 0)
 		drained(server);
 	else

@@ -9,13 +9,14 @@
 #include "daemon/deadline.h"
 #include "daemon/places.h"
 #include "daemon/session.h"
+#include "daemon/events.h"
 #include "daemon/watch.h"
 
 struct server_events {
 	bool (*at_once)(void *data, struct session *session, struct ft_view bytes); /* as session_events' */
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
 	void (*batch_end)(void *data, struct session *session);
-	void (*emptied)(void *data, struct session *session);
+	bool (*owed)(void *data, struct session *session);   /* as session_events' */
 	void (*closed)(void *data, struct session *session); /* the session still has its pending replies */
 	void (*drained)(void *data); /* after server_stop: the last session is closed */
 };
@@ -45,6 +46,8 @@ struct server {
 	uint32_t count;
 	uint32_t most; /* since memory was given back */
 	struct places places;
+	struct turns turns;
+	struct events watched;
 	uint64_t accepted;
 	uint64_t undescribed; /* were refused for want of a descriptor */
 	struct session_common common;
@@ -60,9 +63,6 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 /* Looks soon whether the socket's file is still there, and makes it anew if it is not; the watch on its directory sees most
  * of that by itself. */
 void server_look(struct server *server);
-/* To every session that watches this job, or all. */
-void server_broadcast(
-        struct server *server, uint64_t job, const struct ft_message *message, const void *body);
 /* Takes nothing new: whoever asked until now, or waits to be let in, is answered and closed, and `drained` follows. Who
  * does not read the answers in time goes without. Where the socket was handed over, those who wait in its queue are left
  * to the next daemon. */

@@ -6,19 +6,146 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/clock.h"
 
 enum {
-	OUT_LIMIT = 80 << 20,   /* a session that owes more is let go */
-	OUT_PAUSE = 256 << 10,  /* above, nothing more is read from it */
-	OUT_LENT = 64 << 10,    /* a larger buffer is not lent on when it is empty */
-	OUT_OWN = 4 << 10,      /* nor is a larger one kept, where another is there to be lent */
-	NOTICE_LIMIT = 4 << 20, /* a watcher that does not read loses its connection sooner */
+	OUT_LIMIT = 80 << 20,  /* a session that owes more is let go */
+	OUT_PAUSE = 256 << 10, /* above, nothing more is read from it */
+	OUT_LENT = 64 << 10,   /* a larger buffer is not lent on when it is empty */
+	OUT_OWN = 4 << 10,     /* nor is a larger one kept, where another is there to be lent */
+	READ_MOST = 64 << 10,  /* in one turn */
+	WORKS_AT_ONCE = 4,     /* of one user */
 };
+
+/* Those of a user that are under way are few, so that their answers are: the others wait to be begun. */
+static bool begin_work(struct session *session)
+{
+	struct user *user = session->turn.user;
+
+	if (session->begun || session->waits_to_begin)
+		return session->begun;
+	if (user->works < WORKS_AT_ONCE) {
+		user->works++;
+		session->begun = true;
+		return true;
+	}
+	session->waits_to_begin = true;
+	session->turn.next_later = NULL;
+	*user->later_end = &session->turn;
+	user->later_end = &session->turn.next_later;
+	return false;
+}
+
+static void leave_later(struct session *session)
+{
+	struct user *user = session->turn.user;
+	struct turn **at = &user->later;
+
+	if (!session->waits_to_begin)
+		return;
+	while (*at != &session->turn)
+		at = &(*at)->next_later;
+	*at = session->turn.next_later;
+	if (*at == NULL)
+		user->later_end = at;
+	session->waits_to_begin = false;
+}
+
+static void work_free(struct work *work)
+{
+	ft_writer_free(&work->answer);
+	free(work->message);
+	if (work->free != NULL)
+		work->free(work);
+	else
+		free(work);
+}
+
+/* Whether a user has had more than a share of the memory. */
+static bool is_over(const struct session *session)
+{
+	const struct user *user = session->turn.user;
+
+	return user->bytes > SESSION_USER_BYTES ||
+	        (session->common->turns->bytes > SESSION_BYTES && user->bytes > SESSION_USER_BYTES / 4);
+}
+
+int session_check_room(const struct session *session, struct ft_error *error)
+{
+	if (!is_over(session))
+		return 0;
+	return ft_fail(error, FT_E_BUSY,
+	        "user %u leaves %zu bytes of questions half asked and answers unread, and is given no large "
+	        "ones "
+	        "meanwhile",
+	        session->user, session->turn.user->bytes);
+}
+
+static void release(struct session *session)
+{
+	struct turn **at = &session->turn.user->held;
+
+	if (!session->held)
+		return;
+	while (*at != &session->turn)
+		at = &(*at)->next_held;
+	*at = session->turn.next_held;
+	session->held = false;
+}
+
+static void charge(struct session *session, size_t bytes)
+{
+	struct user *user = session->turn.user;
+
+	user->bytes += bytes - session->bytes;
+	session->common->turns->bytes += bytes - session->bytes;
+	session->bytes = bytes;
+	while (user->held != NULL && !is_over(session)) {
+		struct session *held = user->held->data;
+
+		release(held);
+		turns_wake(held->common->turns, &held->turn);
+	}
+}
+
+static void count_memory(struct session *session)
+{
+	size_t bytes = session->inbox.capacity + session->out.capacity;
+
+	if (session->work != NULL)
+		bytes += session->work->answer.capacity;
+	if (bytes != session->bytes)
+		charge(session, bytes);
+}
+
+/* It is given, or its session is gone: another may begin. */
+static void end_work(struct session *session)
+{
+	struct user *user = session->turn.user;
+	struct session *next;
+
+	leave_later(session);
+	work_free(session->work);
+	session->work = NULL;
+	if (!session->begun)
+		return;
+	session->begun = false;
+	user->works--;
+	if (user->later == NULL)
+		return;
+	next = user->later->data;
+	leave_later(next);
+	turns_wake(next->common->turns, &next->turn);
+}
 
 static void handle_closed(uv_handle_t *handle)
 {
 	struct session *session = handle->data;
 
+	if (session->work != NULL)
+		end_work(session);
 	session->events->closed(session->data, session);
 	while (session->pending != NULL) {
 		struct pending *pending = session->pending;
@@ -27,9 +154,12 @@ static void handle_closed(uv_handle_t *handle)
 		pending->next = pending->previous = NULL;
 		pending->session = NULL;
 	}
+	session->turn.user->waits -= session->pending_count;
+	charge(session, 0);
+	turns_leave(session->common->turns, session->turn.user);
 	ft_inbox_free(&session->inbox);
 	ft_writer_free(&session->out);
-	ft_writer_free(&session->flying);
+	(void)close(session->descriptor);
 	free(session);
 }
 
@@ -38,33 +168,112 @@ void session_close(struct session *session)
 	if (session->closing)
 		return;
 	session->closing = true;
-	session->reading = false;
-	uv_close((uv_handle_t *)&session->pipe, handle_closed);
+	turns_remove(session->common->turns, &session->turn);
+	release(session);
+	leave_later(session);
+	uv_close((uv_handle_t *)&session->poll, handle_closed);
 }
 
 void session_finish(struct session *session)
 {
-	uv_os_fd_t descriptor;
-
-	session->watching = false;
 	session->subscribed = false;
 	/* What the client sends from now on it is told was not taken; what it sent before is read to its end. */
-	if (uv_fileno((uv_handle_t *)&session->pipe, &descriptor) != 0 || shutdown(descriptor, SHUT_RD) != 0)
+	if (shutdown(session->descriptor, SHUT_RD) != 0) {
 		session_close(session);
-	else if (session->finished)
-		session_flush(session);
+		return;
+	}
+	session->readable = true;
+	session_wake(session);
+}
+
+/* ---- turns ---- */
+
+/* What is owed, in bytes. */
+static size_t owed(const struct session *session)
+{
+	return session->out.length - session->sent;
+}
+
+/* Whether anything may be done that makes it owed more. */
+static bool may_answer(const struct session *session)
+{
+	return !session->closing && !session->ending &&
+	        (owed(session) == 0 || (owed(session) <= OUT_PAUSE && !is_over(session)));
+}
+
+static bool may_read(const struct session *session)
+{
+	return may_answer(session) && !session->finished && session->work == NULL && !session->unparsed &&
+	        (ft_inbox_idle(&session->inbox) || !is_over(session));
+}
+
+static bool has_work(const struct session *session)
+{
+	if (!may_answer(session))
+		return false;
+	if (session->work != NULL)
+		return !session->waits_to_begin;
+	return session->unparsed || (session->due && owed(session) == 0) ||
+	        (session->readable && may_read(session));
+}
+
+static void reported(uv_poll_t *poll, int status, int events);
+
+static void poll_for(struct session *session, int events)
+{
+	if (events == session->polled)
+		return;
+	session->polled = events;
+	if (events == 0)
+		(void)uv_poll_stop(&session->poll);
+	else if (uv_poll_start(&session->poll, events, reported) != 0)
+		session_close(session);
+}
+
+static void poll_again(struct session *session)
+{
+	poll_for(session,
+	        (session->blocked ? UV_WRITABLE : 0) |
+	                (may_read(session) && !session->readable ? UV_READABLE : 0));
+}
+
+static void reported(uv_poll_t *poll, int status, int events)
+{
+	struct session *session = poll->data;
+
+	if (status < 0)
+		session->polled = 0; /* libuv has stopped: a read or a write will tell the error */
+	if (status < 0 || (events & UV_READABLE) != 0)
+		session->readable = true;
+	if (status < 0 || (events & UV_WRITABLE) != 0)
+		session->blocked = false;
+	/* One that waits for its turn would be reported each time: after the second it is not polled before that. */
+	if (session->turn.waits && session->reported)
+		poll_for(session, 0);
+	session->reported = true;
+	turns_add(session->common->turns, &session->turn);
+}
+
+void session_wake(struct session *session)
+{
+	if (!session->closing && !session->handling)
+		turns_wake(session->common->turns, &session->turn);
+}
+
+bool session_look(struct session *session)
+{
+	uint64_t now_ns;
+
+	session->weight = 0;
+	now_ns = ft_monotonic_ns();
+	if (session->until_ns == 0)
+		session->until_ns = now_ns + TURNS_QUANTUM_NS;
+	return now_ns >= session->until_ns;
 }
 
 /* ---- writing ---- */
 
-static size_t owed(const struct session *session)
-{
-	return session->out.length + session->flying.length;
-}
-
-static void written(uv_write_t *request, int status);
-
-/* Into what it answers. Notices, which come between, have to make do with what the session has. */
+/* Into what it answers. What comes between turns has to make do with what the session has. */
 static void borrow_out(struct session *session)
 {
 	struct ft_inbox_spare *spare = &session->common->out;
@@ -92,14 +301,19 @@ static void give_back(struct session *session, struct ft_writer *writer)
 	}
 }
 
-static void resume_reading(struct session *session);
+/* Nothing is left that it was kept for. */
+static bool is_over_with(const struct session *session)
+{
+	return session->ending ||
+	        (session->finished && session->pending_count == 0 && !session->unparsed &&
+	                session->work == NULL && !session->watching && !session->subscribed);
+}
 
 void session_flush(struct session *session)
 {
-	uv_buf_t buffer;
 	ssize_t sent;
 
-	if (session->closing || session->writing)
+	if (session->closing || session->blocked)
 		return;
 	if (!ft_writer_ok(&session->out)) {
 		log_limited(session->log, &session->common->slow, LOG_LEVEL_NOTICE,
@@ -107,65 +321,49 @@ void session_flush(struct session *session)
 		session_close(session);
 		return;
 	}
-	if (session->out.length > 0) {
-		/* Nothing of it waits in libuv, so there is no order to keep but the socket's own. */
-		sent = send(session->descriptor, session->out.data, session->out.length,
+	if (owed(session) > 0) {
+		sent = send(session->descriptor, session->out.data + session->sent, owed(session),
 		        MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (sent < 0 && errno != EAGAIN && errno != EINTR) {
 			session_close(session);
 			return;
 		}
-		if (sent < 0)
-			sent = 0;
-		if ((size_t)sent < session->out.length) {
-			struct ft_writer swap = session->flying;
-
-			session->flying = session->out;
-			session->out = swap;
-			session->writing = true;
-			buffer = uv_buf_init((char *)session->flying.data + sent,
-			        (unsigned)(session->flying.length - (size_t)sent));
-			if (uv_write(&session->write, (uv_stream_t *)&session->pipe, &buffer, 1, written) !=
-			        0) {
-				session->writing = false;
-				session_close(session);
+		session->sent += sent > 0 ? (size_t)sent : 0;
+		if (owed(session) > 0) {
+			session->blocked = true;
+			/* Each byte is moved once at most. */
+			if (session->sent > session->out.length / 2) {
+				session->out.length = owed(session);
+				memcpy(session->out.data, session->out.data + session->sent,
+				        session->out.length);
+				session->sent = 0;
 			}
 			return;
 		}
 	}
+	session->sent = 0;
 	give_back(session, &session->out);
-	if (session->ending ||
-	        (session->finished && session->pending == NULL && !session->watching &&
-	                !session->subscribed)) {
+	if (is_over_with(session))
 		session_close(session);
-		return;
-	}
-	if (session->subscriber != NULL)
-		session->events->emptied(session->data, session);
-	if (!session->reading && !session->finished)
-		resume_reading(session);
 }
 
-static void written(uv_write_t *request, int status)
+/* What was appended between turns is sent at once; the rest waits for its turn. */
+static void flush_between(struct session *session)
 {
-	struct session *session = request->data;
-
-	session->writing = false;
-	give_back(session, &session->flying);
-	if (status != 0)
-		session_close(session);
-	else
-		session_flush(session);
+	session_flush(session);
+	if (session->closing)
+		return;
+	count_memory(session);
+	if (has_work(session))
+		session_wake(session);
+	else if (!session->turn.waits)
+		poll_again(session);
 }
 
 void session_appended(struct session *session)
 {
-	if (session->reading && owed(session) > OUT_PAUSE) {
-		session->reading = false;
-		(void)uv_read_stop((uv_stream_t *)&session->pipe);
-	}
 	if (!session->handling)
-		session_flush(session);
+		flush_between(session);
 }
 
 void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body)
@@ -198,19 +396,15 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 		return;
 	ft_begin_response(&session->out, id);
 	ft_encode(&session->out, message, body);
-	/* libuv passes on only its own handles. The socket's buffer is empty still: the first reply fits. */
+	/* The socket's buffer is empty still: the first reply fits. */
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-	if (ft_writer_ok(&session->out) && !session->writing) {
+	if (ft_writer_ok(&session->out) && session->sent == 0) {
 		part = (struct iovec){session->out.data, session->out.length};
 		sent = sendmsg(session->descriptor, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (sent > 0) {
-			memmove(session->out.data, session->out.data + sent,
-			        session->out.length - (size_t)sent);
-			session->out.length -= (size_t)sent;
-		}
+		session->sent = sent > 0 ? (size_t)sent : 0;
 	}
 	session_appended(session);
 }
@@ -223,164 +417,205 @@ void session_fail(struct session *session, uint64_t id, const struct ft_error *f
 	session_appended(session);
 }
 
-void session_notice(
-        struct session *session, const char *method, const struct ft_message *message, const void *body)
-{
-	if (session->closing || session->ending)
-		return;
-	if (owed(session) > NOTICE_LIMIT) {
-		log_limited(session->log, &session->common->slow, LOG_LEVEL_NOTICE,
-		        "watcher let go: it does not read session=%" PRIu64, session->number);
-		session_close(session);
-		return;
-	}
-	ft_begin_notice(&session->out, method);
-	ft_encode(&session->out, message, body);
-	session_appended(session);
-}
-
 void session_refuse(struct session *session, uint64_t id, const struct ft_error *why)
 {
 	if (session->closing || session->ending)
 		return;
 	session->ending = true;
-	if (session->reading) {
-		session->reading = false;
-		(void)uv_read_stop((uv_stream_t *)&session->pipe);
-	}
 	session_fail(session, id, why);
-}
-
-bool session_may_be_told(const struct session *session)
-{
-	return !session->closing && !session->ending && owed(session) == 0;
 }
 
 bool session_gone(const struct session *session)
 {
-	uv_os_fd_t descriptor;
-	struct pollfd state = {0};
+	struct pollfd state = {.fd = session->descriptor};
 
-	if (uv_fileno((const uv_handle_t *)&session->pipe, &descriptor) != 0)
-		return true;
-	state.fd = descriptor;
 	/* Hung up is what the kernel calls it when both directions are shut. */
 	return poll(&state, 1, 0) < 0 || (state.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-/* ---- reading ---- */
+/* ---- work ---- */
 
-static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+static void go_on(struct session *session)
 {
-	struct session *session = handle->data;
-	uint8_t *room;
-	size_t size;
+	struct work *work = session->work;
 
-	(void)suggested;
-	*buffer = uv_buf_init(NULL, 0);
-	ft_inbox_borrow(&session->inbox, &session->common->in);
-	if (ft_inbox_room(&session->inbox, &room, &size, NULL) == 0)
-		*buffer = uv_buf_init((char *)room, (unsigned)(size > 1 << 16 ? 1 << 16 : size));
+	if (!begin_work(session) || !work->step(work, session))
+		return;
+	if (session->out.length == 0) {
+		struct ft_writer swap = session->out;
+
+		session->out = work->answer;
+		session->out.limit = OUT_LIMIT;
+		work->answer = swap;
+	} else {
+		ft_write_raw(&session->out, work->answer.data, work->answer.length);
+		session->out.failed = session->out.failed || work->answer.failed;
+	}
+	end_work(session);
 }
 
-static void take_messages(struct session *session)
+void session_begin(struct session *session, struct work *work)
+{
+	session->work = work;
+	/* In a turn of its own where this one is over: nothing that a method does first is to make it longer. */
+	if (session->handling && !session_spent(session, SESSION_HEAVY))
+		go_on(session);
+}
+
+/* ---- reading ---- */
+
+static void end_of_input(struct session *session, ssize_t length)
+{
+	if (length < 0 || session_gone(session)) { /* the client is gone; what it is owed goes with it */
+		session_close(session);
+		return;
+	}
+	/* It only asks nothing more, as a script that pipes its requests in: it gets its answers. */
+	session->finished = true;
+	session->events->finished(session->data, session);
+}
+
+/* What is there to be read, as far as one turn takes it; 0 if it is nothing. */
+static size_t receive(struct session *session)
+{
+	uint8_t *room;
+	size_t size;
+	ssize_t length;
+
+	ft_inbox_borrow(&session->inbox, &session->common->in);
+	if (ft_inbox_room(&session->inbox, &room, &size, NULL) != 0) {
+		session_close(session);
+		return 0;
+	}
+	size = size > READ_MOST ? READ_MOST : size;
+	do {
+		length = recv(session->descriptor, room, size, MSG_DONTWAIT);
+	} while (length < 0 && errno == EINTR);
+	session->readable = length == (ssize_t)size;
+	if (length > 0) {
+		ft_inbox_received(&session->inbox, (size_t)length);
+		return (size_t)length;
+	}
+	if (length == 0 || (errno != EAGAIN && errno != EWOULDBLOCK))
+		end_of_input(session, length);
+	return 0;
+}
+
+static bool take_message(struct session *session)
 {
 	struct ft_envelope envelope;
 	struct ft_view message;
 	struct ft_error error;
-	unsigned handled = 0;
-	int found;
+	int found = ft_inbox_next(&session->inbox, &message, &error);
 
-	session->handling = true;
-	borrow_out(session);
-	/* What came before the pause is handled after it: the buffer is bounded, and nothing more is read
-	 * meanwhile. */
-	while (!session->closing && !session->ending && owed(session) <= OUT_PAUSE) {
-		found = ft_inbox_next(&session->inbox, &message, &error);
-		if (found == 0)
-			break;
-		if (found < 0 || ft_open_envelope(message, &envelope, &error) != 0) {
-			log_limited(session->log, &session->common->framing, LOG_LEVEL_NOTICE,
-			        "session broke the framing session=%" PRIu64 " uid=%u: %s", session->number,
-			        session->user, error.message);
-			session_refuse(session, 0, &error);
-			break;
-		}
-		session->events->message(session->data, session, &envelope);
-		handled++;
+	if (found == 0)
+		return false;
+	if (found < 0 || ft_open_envelope(message, &envelope, &error) != 0) {
+		log_limited(session->log, &session->common->framing, LOG_LEVEL_NOTICE,
+		        "session broke the framing session=%" PRIu64 " uid=%u: %s", session->number,
+		        session->user, error.message);
+		session_refuse(session, 0, &error);
+		return false;
 	}
-	/* The age of half a message counts from its first bytes, so that one sent drop by drop has an end
-	 * too. */
-	if (ft_inbox_idle(&session->inbox) || owed(session) > OUT_PAUSE)
-		session->partial = 0;
-	else if (session->partial == 0 || handled > 0)
-		session->partial = 1;
-	session->events->batch_end(session->data, session);
-	session->handling = false;
-	session_flush(session);
-}
-
-/* Most reads bring one question that was asked before: its bytes tell that it is whole, and what answers it. */
-static bool answer_at_once(struct session *session, size_t length)
-{
-	struct ft_view bytes = ft_inbox_fresh(&session->inbox);
-	bool done;
-
-	if (bytes.length != length || owed(session) > 0)
-		return false;
-	session->handling = true;
-	borrow_out(session);
-	done = session->events->at_once(session->data, session, bytes);
-	session->handling = false;
-	if (!done)
-		return false;
-	ft_inbox_pass(&session->inbox);
-	session_flush(session);
+	session->events->message(session->data, session, &envelope);
 	return true;
 }
 
-static void take_what_came(struct session *session, ssize_t length)
+static void take_messages(struct session *session)
 {
-	uv_stream_t *stream = (uv_stream_t *)&session->pipe;
+	bool more = true;
+	unsigned handled = 0;
 
-	if (length == UV_EOF && !session_gone(session)) {
-		/* It only asks nothing more, as a script that pipes its requests in: it gets its answers. */
-		(void)uv_read_stop(stream);
-		session->reading = false;
-		session->finished = true;
-		session->events->finished(session->data, session);
-		session_flush(session);
-		return;
+	session->unparsed = false;
+	while (may_answer(session) && session->work == NULL && !ft_inbox_idle(&session->inbox) &&
+	        (handled == 0 || !session_spent(session, 1))) {
+		more = take_message(session);
+		if (!more)
+			break;
+		handled++;
 	}
-	if (length < 0) { /* the client is gone; what it is owed goes with it */
-		session_close(session);
-		return;
-	}
-	if (length == 0)
-		return;
-	ft_inbox_received(&session->inbox, (size_t)length);
-	if (!answer_at_once(session, (size_t)length))
-		take_messages(session);
+	session->unparsed = more && !ft_inbox_idle(&session->inbox);
+	/* The age of half a message counts from its first bytes, so that one sent drop by drop has an end
+	 * too. */
+	if (session->unparsed || session->work != NULL || ft_inbox_idle(&session->inbox))
+		session->partial = 0;
+	else if (session->partial == 0 || handled > 0)
+		session->partial = 1;
 }
 
-static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
+/* A turn's part of what is to be done. */
+static void take_turn(struct session *session)
 {
-	struct session *session = stream->data;
+	size_t length = 0;
 
-	(void)buffer;
-	take_what_came(session, length);
-	ft_inbox_return(&session->inbox, &session->common->in);
+	borrow_out(session);
+	if (may_read(session) && session->readable)
+		length = receive(session);
+	if (session->due && owed(session) == 0) {
+		session->due = false; /* before: it may become so meanwhile */
+		if (session->events->owed(session->data, session))
+			session->due = true;
+	}
+	if (session->work != NULL && !session->closing)
+		go_on(session);
+	if (session->work == NULL && (length > 0 || session->unparsed))
+		take_messages(session);
+	session->events->batch_end(session->data, session);
 }
 
-static void resume_reading(struct session *session)
+/* Half a message that its user has no memory for waits until there is some, or until it is too old. */
+static void hold(struct session *session)
 {
-	session->reading = true;
-	if (uv_read_start((uv_stream_t *)&session->pipe, give_room, received) != 0) {
-		session_close(session);
-		return;
-	}
-	if (!ft_inbox_idle(&session->inbox) && !session->handling)
-		take_messages(session);
+	struct user *user = session->turn.user;
+
+	session->held = true;
+	session->turn.next_held = user->held;
+	user->held = &session->turn;
+}
+
+/* Most turns are one read that brings one question that was asked before. True if that was it. */
+static bool take_question(struct session *session)
+{
+	size_t length;
+
+	if (!session->readable || session->due || session->unparsed || session->work != NULL ||
+	        session->out.length > 0 || session->inbox.length > 0 || session->ending || session->finished)
+		return false;
+	borrow_out(session);
+	length = receive(session);
+	if (length > 0 && session->events->at_once(session->data, session, ft_inbox_fresh(&session->inbox)))
+		ft_inbox_pass(&session->inbox);
+	else if (length > 0)
+		session->unparsed = true;
+	return !session->unparsed;
+}
+
+bool session_turn(void *data)
+{
+	struct session *session = data;
+
+	session->reported = false;
+	session->until_ns = 0;
+	session->weight = 0;
+	session->handling = true;
+	if (!take_question(session) && has_work(session))
+		take_turn(session);
+	session->handling = false;
+	session_flush(session);
+	if (session->closing)
+		return false;
+	if (session->work == NULL)
+		ft_inbox_return(&session->inbox, &session->common->in);
+	count_memory(session);
+	if (session->polled == UV_READABLE && !session->readable && !session->unparsed && !session->due &&
+	        session->work == NULL && session->bytes == 0)
+		return false; /* as most are then: at rest */
+	if (has_work(session))
+		return true;
+	if (is_over(session) && session->work == NULL && !ft_inbox_idle(&session->inbox) && !session->held)
+		hold(session);
+	poll_again(session);
+	return false;
 }
 
 /* ---- life ---- */
@@ -392,58 +627,87 @@ void session_common_free(struct session_common *common)
 }
 
 struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_common *common,
-        const struct session_events *events, void *data)
+        const struct access *access, const struct session_events *events, void *data, int descriptor,
+        struct ft_error *error)
 {
 	struct session *session = calloc(1, sizeof(*session));
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	int status;
 
-	if (session == NULL)
-		return NULL;
+	if (session == NULL) {
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for a client");
+		goto fail;
+	}
+	if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+		(void)ft_fail_errno(error, errno, "cannot tell who a client is");
+		goto fail;
+	}
 	session->log = log;
 	session->common = common;
 	session->events = events;
 	session->data = data;
-	(void)uv_pipe_init(loop, &session->pipe, 0);
-	session->pipe.data = session;
-	session->write.data = session;
-	ft_inbox_init(&session->inbox, &ft_bounds_request);
-	ft_writer_init_growing(&session->out, OUT_LIMIT);
-	ft_writer_init_growing(&session->flying, OUT_LIMIT);
-	return session;
-}
-
-int session_start(struct session *session, const struct access *access, struct ft_error *error)
-{
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
-	uv_os_fd_t descriptor;
-	int status;
-
-	if (uv_fileno((uv_handle_t *)&session->pipe, &descriptor) != 0 ||
-	        getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-		return ft_fail_errno(error, errno, "cannot tell who a client is");
+	session->descriptor = descriptor;
 	session->user = peer.uid;
 	session->group = peer.gid;
 	session->process = peer.pid;
-	session->descriptor = descriptor;
 	session->level = access_of(access, descriptor, peer.uid, peer.gid);
-	status = uv_read_start((uv_stream_t *)&session->pipe, give_room, received);
-	if (status != 0)
-		return ft_fail(error, FT_E_SYSTEM, "cannot read from a client: %s", uv_strerror(status));
-	session->reading = true;
+	session->turn.data = session;
+	session->turn.user = turns_join(common->turns, peer.uid);
+	if (session->turn.user == NULL) {
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for a client");
+		goto fail;
+	}
+	status = uv_poll_init(loop, &session->poll, descriptor);
+	if (status != 0) {
+		turns_leave(common->turns, session->turn.user);
+		(void)ft_fail(error, FT_E_SYSTEM, "cannot read from a client: %s", uv_strerror(status));
+		goto fail;
+	}
+	session->poll.data = session;
+	ft_inbox_init(&session->inbox, &ft_bounds_request);
+	ft_writer_init_growing(&session->out, OUT_LIMIT);
+	poll_again(session);
+	return session;
+fail:
+	free(session);
+	(void)close(descriptor);
+	return NULL;
+}
+
+int session_owe(struct session *session, struct ft_error *error)
+{
+	struct user *user = session->turn.user;
+
+	if (session->pending_count >= SESSION_PENDING_MAX)
+		return ft_fail(error, FT_E_BUSY, "%d requests of this connection are not answered yet",
+		        SESSION_PENDING_MAX);
+	if (user->waits >= SESSION_USER_WAITS)
+		return ft_fail(error, FT_E_BUSY, "%d requests of user %u are not answered yet",
+		        SESSION_USER_WAITS, session->user);
+	session->pending_count++;
+	user->waits++;
 	return 0;
+}
+
+void session_owe_less(struct session *session, uint32_t count)
+{
+	session->pending_count -= count;
+	session->turn.user->waits -= count;
+	/* The last answer may have been all that it was kept for. */
+	if (session->finished && !session->handling)
+		flush_between(session);
 }
 
 struct pending *pending_new(struct session *session, uint64_t id, struct ft_error *error)
 {
 	struct pending *pending;
 
-	if (session->pending_count >= SESSION_PENDING_MAX) {
-		(void)ft_fail(error, FT_E_BUSY, "%d requests of this connection are not answered yet",
-		        SESSION_PENDING_MAX);
+	if (session_owe(session, error) != 0)
 		return NULL;
-	}
 	pending = calloc(1, sizeof(*pending));
 	if (pending == NULL) {
+		session_owe_less(session, 1);
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a request");
 		return NULL;
 	}
@@ -451,7 +715,6 @@ struct pending *pending_new(struct session *session, uint64_t id, struct ft_erro
 	if (session->pending != NULL)
 		session->pending->previous = pending;
 	session->pending = pending;
-	session->pending_count++;
 	return pending;
 }
 
@@ -466,10 +729,8 @@ void pending_free(struct pending *pending)
 			session->pending = pending->next;
 		if (pending->next != NULL)
 			pending->next->previous = pending->previous;
-		session->pending_count--;
 	}
 	free(pending);
-	/* The last answer may have been all that it was kept for. */
-	if (session != NULL && session->finished && !session->handling)
-		session_flush(session);
+	if (session != NULL)
+		session_owe_less(session, 1);
 }

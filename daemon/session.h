@@ -1,7 +1,9 @@
 /* A session: one client's connection, from accept to close.
  *
- * Replies are collected in one buffer and written together, after all that one read brought was handled. A
- * client that does not read its replies is not read from either, past a mark, and is let go past another.
+ * That its socket can be read is no more than a wish for a turn (turns.h); all that it asks for is done in its turns: a
+ * read, messages for a moment, steps of what takes longer, and what it is owed by now. Replies are collected in one
+ * buffer and written together at the end of the turn. A client that does not read its replies is not read from either,
+ * past a mark; nor is one whose user has more memory than a user may.
  *
  * What is read into and written from is lent by the server to the session at work. One at rest has no buffer, so that a
  * thousand of them take little, and those who ask by turns use the same memory, which is in the cache. */
@@ -12,15 +14,23 @@
 
 #include "daemon/access.h"
 #include "daemon/log.h"
+#include "daemon/turns.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
 
 struct session;
+struct awaited;
+struct parked;
 struct subscriber;
 struct transfer;
 
-/* Replies that one session may be owed at once; one more request is busy. */
-enum { SESSION_PENDING_MAX = 4096 };
+enum {
+	SESSION_PENDING_MAX =
+	        4096, /* replies that one session may be owed at once; one more request is busy */
+	SESSION_USER_WAITS = 65536,    /* and all sessions of a user */
+	SESSION_USER_BYTES = 32 << 20, /* of buffers, before a user is held back */
+	SESSION_BYTES = 256 << 20,     /* of all; above, each user is held back at a quarter of that */
+};
 
 struct session_events {
 	/* All that one read brought. True if it was a question whose answer is known, which is in `out` then; the batch
@@ -28,15 +38,16 @@ struct session_events {
 	bool (*at_once)(void *data, struct session *session, struct ft_view bytes);
 	/* A whole message; never after the session began to close. */
 	void (*message)(void *data, struct session *session, const struct ft_envelope *envelope);
-	void (*batch_end)(void *data, struct session *session); /* all that one read brought was handled */
+	/* Appends some of what it is owed by now, until the turn is over. True if there is more. */
+	bool (*owed)(void *data, struct session *session);
+	void (*batch_end)(void *data, struct session *session); /* the turn is over */
 	void (*finished)(void *data, struct session *session); /* from now on nothing tells that it hung up */
-	void (*emptied)(
-	        void *data, struct session *session);        /* all it was owed is written; of a subscriber */
-	void (*closed)(void *data, struct session *session); /* forget it; freed when this returns */
+	void (*closed)(void *data, struct session *session);   /* forget it; freed when this returns */
 };
 
-/* What the sessions of a server share. Starts as zeros. */
+/* What the sessions of a server share. Starts as zeros, but for `turns`. */
 struct session_common {
+	struct turns *turns;
 	struct log_limit framing, slow; /* what they may bring into the log as often as they like */
 	struct ft_inbox_spare in;
 	struct ft_inbox_spare out;
@@ -49,7 +60,17 @@ struct pending {
 	struct pending *next, *previous;
 	struct session *session; /* NULL once the client is gone */
 	uint64_t id;
-	struct wait *wait; /* for the end of a job, NULL if it waits for something else */
+};
+
+/* An answer that takes more than one turn. Nothing else that the session sent is taken up before it is given; the
+ * message stays where it is meanwhile. First member of what it needs for that. */
+struct work {
+	/* Goes on until session_spent. True when it is done, with the whole answer in `answer`, or an error told. */
+	bool (*step)(struct work *work, struct session *session);
+	void (*free)(
+	        struct work *work); /* all but `answer` and `message`; NULL: the work is one allocation */
+	struct ft_writer answer;    /* appended to what is owed, once it is done */
+	void *message;              /* freed with it */
 };
 
 struct session {
@@ -64,17 +85,28 @@ struct session {
 	enum access_level level;
 	char name[64];
 
-	uv_pipe_t pipe;
-	int descriptor; /* of the pipe, once it was started */
-	uv_write_t write;
+	struct turn turn;
+	uint64_t until_ns; /* of this turn, monotonic; 0: nobody has asked yet */
+	unsigned weight;   /* of what was done in it since the clock was looked at */
+	uv_poll_t poll;
+	int descriptor;
+	int polled;    /* what of it is polled for */
+	bool reported; /* a second time, while it waits for its turn: then it is not polled any more */
+	bool readable; /* something may be there to be read */
+	bool unparsed; /* a whole message may be in the inbox */
+	bool blocked;  /* its socket takes no more for now */
+	bool held;     /* left alone until its user has less memory */
 	struct ft_inbox inbox;
-	struct ft_writer out;    /* replies to be written */
-	struct ft_writer flying; /* being written */
-	bool writing;
-	bool reading;
-	bool handling; /* inside a read: the write comes at its end */
-	bool ending;   /* closes when what is owed is written */
-	bool finished; /* the client asks nothing more, and may still read */
+	struct ft_writer out; /* replies to be written */
+	size_t sent;          /* of them */
+	size_t bytes;         /* of its buffers, as its user was charged */
+	struct work *work;
+	bool begun;          /* it has, and counts among its user's */
+	bool waits_to_begin; /* too many of its user's have */
+	bool due;            /* `owed` has something to append */
+	bool handling;       /* inside a turn: the write comes at its end */
+	bool ending;         /* closes when what is owed is written */
+	bool finished;       /* the client asks nothing more, and may still read */
 	bool closing;
 	bool greeted; /* said hello */
 	bool keeps;   /* keeps answers, or is told of changed ones: it need not ask to rely on them */
@@ -82,18 +114,39 @@ struct session {
 	bool watching;
 	bool subscribed;      /* stays for what it is told of */
 	uint64_t watched_job; /* 0: all */
-	unsigned partial;     /* looks at half a message that waits for its rest, plus one; 0: none waits */
+	uint64_t watched_to;  /* events before this one were told */
+	struct session *next_watcher, *previous_watcher;
+	unsigned partial; /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;
+	struct parked *again;          /* requests whose device was heard; the requests' to free */
+	struct awaited *awaited;       /* jobs whose end it waits for; the requests' to free */
+	struct awaited *ended;         /* those of them that have */
 	struct transfer *transfer;     /* an import under way; the requests' to free */
 	struct subscriber *subscriber; /* NULL: it subscribed to nothing; the requests' to free */
 	uint32_t pending_count;
 };
 
-/* Takes over an accepted pipe's slot: call with a session whose pipe is initialised and accepted. */
+/* Of a connected descriptor, which is the session's then. NULL with an error, and it is closed. */
 struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_common *common,
-        const struct session_events *events, void *data);
-/* After uv_accept. */
-int session_start(struct session *session, const struct access *access, struct ft_error *error);
+        const struct access *access, const struct session_events *events, void *data, int descriptor,
+        struct ft_error *error);
+/* Serves it, as turns.h has it. */
+bool session_turn(void *session);
+/* It has something to do: `due`, or what was held back. */
+void session_wake(struct session *session);
+/* Whether the turn is over, looking at the clock after some weight was done. A weight is about a third of a microsecond: a
+ * lookup whose answer was kept has 1, one that is looked up in the store 16, and what is not known SESSION_HEAVY. */
+enum { SESSION_LOOKED_UP = 16, SESSION_HEAVY = 64 };
+bool session_look(struct session *session);
+static inline bool session_spent(struct session *session, unsigned weight)
+{
+	session->weight += weight;
+	return session->weight >= SESSION_HEAVY && session_look(session);
+}
+/* Has the work done, now and in later turns. It is freed at its end, or with the session. */
+void session_begin(struct session *session, struct work *work);
+/* Whether the user has so much memory that no large answer is to be made; fails as busy. */
+int session_check_room(const struct session *session, struct ft_error *error);
 /* Takes no more than what is in the socket by now, answers it, and closes. */
 void session_finish(struct session *session);
 /* Closes now; `closed` follows. */
@@ -108,15 +161,14 @@ void session_appended(struct session *session);
 void session_hand_over(struct session *session, uint64_t id, const struct ft_message *message,
         const void *body, int descriptor);
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure);
-void session_notice(
-        struct session *session, const char *method, const struct ft_message *message, const void *body);
-/* Whether a subscriber has taken all that it was sent before. If not, `emptied` says when it has. */
-bool session_may_be_told(const struct session *session);
 /* Of one that asks nothing more: whether it hung up since. */
 bool session_gone(const struct session *session);
 /* Writes what was collected; called by itself at the end of a read. */
 void session_flush(struct session *session);
 
+/* Owes one reply more, or fails as busy: too many are owed to this connection or its user. And so many less. */
+int session_owe(struct session *session, struct ft_error *error);
+void session_owe_less(struct session *session, uint32_t count);
 /* Owes a reply. NULL when out of memory, or when too many are owed. */
 struct pending *pending_new(struct session *session, uint64_t id, struct ft_error *error);
 /* It was given, or is not owed any more. */

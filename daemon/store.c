@@ -27,6 +27,8 @@ const struct store_limits store_limits_usual = {
         .check_bytes = UINT64_C(64) << 20,
 };
 
+enum { REPORT_NS = 100000 /* of handing over what the writer has done, before the loop goes on */ };
+
 /* ---- small things ---- */
 
 int store_new_uuid(char *uuid, struct ft_error *error)
@@ -229,20 +231,34 @@ void store_each_change(const struct store *store, const struct store_batch *batc
 	}
 }
 
-static void report_batches(struct store *store, struct store_batch *batch)
+/* Hands over some of the batches that are done: a thousand of them are not to keep the loop at once. */
+static void report_batches(struct store *store)
 {
-	/* All of a commit's changes before any word of it: whoever hears of one sees the others, too. */
-	for (const struct store_batch *each = batch; each != NULL; each = each->next)
-		store_each_change(store, each, store->changed);
-	while (batch != NULL) {
-		struct store_batch *next = batch->next;
+	uint64_t end_ns = ft_monotonic_ns() + REPORT_NS;
 
+	while (store->reported != NULL) {
+		struct store_batch *batch = store->reported;
+
+		store->reported = batch->next;
 		if (batch->done != NULL)
 			batch->done(
 			        batch->data, store->seen.generation, batch->failed ? &batch->error : NULL);
 		store_batch_free(batch);
-		batch = next;
+		if (ft_monotonic_ns() >= end_ns)
+			break;
 	}
+}
+
+/* All of a commit's changes before any word of it: whoever hears of one sees the others, too. */
+static void take_finished(struct store *store, struct store_batch *finished)
+{
+	struct store_batch **end = &store->reported;
+
+	for (const struct store_batch *each = finished; each != NULL; each = each->next)
+		store_each_change(store, each, store->changed);
+	while (*end != NULL)
+		end = &(*end)->next;
+	*end = finished;
 }
 
 static void on_report(uv_async_t *async)
@@ -276,13 +292,18 @@ static void on_report(uv_async_t *async)
 		store_refresh(store, NULL);
 	if (reopened && store->changed != NULL)
 		store->changed(store->changed_data, NULL);
-	report_batches(store, finished);
+	take_finished(store, finished);
+	report_batches(store);
 	if (store->was_degraded && !degraded && store->mended != NULL)
 		store->mended(store->changed_data);
 	store->was_degraded = degraded;
 	if (atomic_load(&store->directory.doubt) && !store->told_broken && store->broken != NULL) {
 		store->told_broken = true;
 		store->broken(store->changed_data);
+	}
+	if (store->reported != NULL) {
+		uv_async_send(async);
+		return;
 	}
 	if (!stopped || !store->thread_runs)
 		return;

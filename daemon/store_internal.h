@@ -178,7 +178,8 @@ struct store {
 	uint64_t busy_since_ns; /* monotonic: the writer took up a group, and has not put it down; 0: none */
 	char degraded[FT_REASON_SIZE];
 
-	atomic_bool parked; /* set by the loop thread, cleared by the writer */
+	struct store_batch *reported; /* finished ones that are still to be handed over; the loop thread's */
+	atomic_bool parked;           /* set by the loop thread, cleared by the writer */
 	/* Counted up before anything of a publication is told. */
 	_Atomic uint64_t publications;
 };

@@ -10,112 +10,35 @@
 #include "daemon/methods.h"
 #include "daemon/timer.h"
 
-static const uint32_t unplaced = UINT32_MAX;
-
 enum {
-	TURN = 16,   /* places of one subscriber, before it is another's turn */
-	STEP = 64,   /* places, before the loop looks at its sockets again */
-	ROOM = 8192, /* more than an answer or an error takes */
+	TOLD_AT_ONCE = 64 << 10, /* bytes, before they are sent */
+	ROOM = 8192,             /* more than an answer or an error takes */
 };
 
 struct place {
-	struct subscriber *subscriber;
-	struct place *next, **link; /* of its stripe */
-	struct place *next_due;
 	uint64_t digest; /* of what was told last, 0: nothing */
-	uint32_t number;
-	uint32_t stripe; /* unplaced: its key is not known, so that only a change of anything concerns it */
-	bool is_due;
 	uint16_t length;
 	uint8_t question[]; /* the params of a lookup */
 };
 
+/* Where a place stood on the board when it was told last; apart, since a change has all of them looked at. */
+struct standing {
+	uint64_t version; /* 0: it is to be told */
+	uint32_t stripe;
+	uint32_t anything; /* subscriptions->anything: one whose key is not known has only that */
+};
+
+enum { UNPLACED = UINT32_MAX };
+
 struct subscriber {
 	struct session *session;
 	struct subscriber *next, *previous;
-	struct subscriber *next_due;
-	bool is_due; /* stands in the list */
 	uint32_t count, capacity;
 	struct place **place;
-	struct place *due, **due_end;
+	struct standing *standing;
+	uint32_t at; /* places before it were looked at since the last change */
+	bool again;  /* to be looked at from the start then, for changes that came meanwhile */
 };
-
-/* ---- who is due ---- */
-
-static void await_turn(struct subscriptions *subscriptions, struct subscriber *subscriber)
-{
-	if (subscriber->is_due || subscriber->due == NULL)
-		return;
-	subscriber->is_due = true;
-	subscriber->next_due = NULL;
-	*subscriptions->due_end = subscriber;
-	subscriptions->due_end = &subscriber->next_due;
-}
-
-static struct subscriber *take_turn(struct subscriptions *subscriptions)
-{
-	struct subscriber *subscriber = subscriptions->due;
-
-	subscriptions->due = subscriber->next_due;
-	if (subscriptions->due == NULL)
-		subscriptions->due_end = &subscriptions->due;
-	subscriber->is_due = false;
-	return subscriber;
-}
-
-static void work(uv_idle_t *handle);
-
-static void make_due(struct subscriptions *subscriptions, struct place *place)
-{
-	struct subscriber *subscriber = place->subscriber;
-
-	if (place->is_due)
-		return;
-	place->is_due = true;
-	place->next_due = NULL;
-	*subscriber->due_end = place;
-	subscriber->due_end = &place->next_due;
-	await_turn(subscriptions, subscriber);
-}
-
-static void wake(struct subscriptions *subscriptions)
-{
-	if (subscriptions->due != NULL && !subscriptions->stopped &&
-	        !uv_is_active((uv_handle_t *)&subscriptions->later))
-		(void)uv_idle_start(&subscriptions->worker, work);
-}
-
-static void look_again(uv_timer_t *timer)
-{
-	wake(timer->data);
-}
-
-/* ---- places and stripes ---- */
-
-static void unplace(struct place *place)
-{
-	if (place->stripe == unplaced)
-		return;
-	*place->link = place->next;
-	if (place->next != NULL)
-		place->next->link = place->link;
-	place->stripe = unplaced;
-}
-
-static void put_in_stripe(struct subscriptions *subscriptions, struct place *place, uint32_t stripe)
-{
-	struct place **head = &subscriptions->stripe[stripe];
-
-	if (place->stripe == stripe)
-		return;
-	unplace(place);
-	place->stripe = stripe;
-	place->next = *head;
-	place->link = head;
-	if (*head != NULL)
-		(*head)->link = &place->next;
-	*head = place;
-}
 
 /* ---- telling ---- */
 
@@ -127,8 +50,8 @@ static uint64_t digest_of(const struct ft_writer *encoded)
 }
 
 /* Encodes what is to be said of a place, and gives its digest, which leaves out what does not belong to the answer. */
-static uint64_t answer_place(struct subscriptions *subscriptions, struct place *place, const char **member,
-        bool *known, struct ft_writer *said)
+static uint64_t answer_place(struct subscriptions *subscriptions, const struct place *place,
+        struct standing *standing, const char **member, bool *known, struct ft_writer *said)
 {
 	struct requests *requests = subscriptions->requests;
 	struct ft_lookup_request request;
@@ -139,7 +62,7 @@ static uint64_t answer_place(struct subscriptions *subscriptions, struct place *
 	if (ft_decode(&ft_lookup_request_message, (struct ft_view){place->question, place->length}, &request,
 	            &error) != 0 ||
 	        requests_look_up(requests, &request, &source, known, &error) != 0) {
-		unplace(place);
+		standing->stripe = UNPLACED;
 		if (requests->too_early) { /* it becomes due when the device was heard */
 			requests->too_early = false;
 			return place->digest;
@@ -148,7 +71,9 @@ static uint64_t answer_place(struct subscriptions *subscriptions, struct place *
 		ft_write_error(said, &error);
 		return digest_of(said);
 	}
-	put_in_stripe(subscriptions, place, board_stripe(&requests->subject.key));
+	/* The word from before the answer: what changes from now on makes it another one. */
+	standing->stripe = board_stripe(&requests->subject.key);
+	standing->version = requests->answer.version;
 	*member = "answer";
 	generation = requests->answer.generation;
 	requests->answer.generation = 0;
@@ -162,9 +87,11 @@ static uint64_t answer_place(struct subscriptions *subscriptions, struct place *
 }
 
 /* False if the store cannot be asked now. */
-static bool tell_place(struct subscriptions *subscriptions, struct place *place)
+static bool tell_place(struct subscriptions *subscriptions, struct subscriber *subscriber, uint32_t index)
 {
-	struct session *session = place->subscriber->session;
+	struct place *place = subscriber->place[index];
+	struct standing *standing = &subscriber->standing[index];
+	struct ft_writer *out = &subscriber->session->out;
 	const char *member = NULL;
 	uint8_t room[ROOM];
 	struct ft_writer said;
@@ -172,121 +99,113 @@ static bool tell_place(struct subscriptions *subscriptions, struct place *place)
 	uint64_t digest;
 
 	ft_writer_init_fixed(&said, room, sizeof(room));
-	digest = answer_place(subscriptions, place, &member, &known, &said);
+	standing->version = 1; /* of an error there is no word to compare */
+	standing->anything = subscriptions->anything;
+	digest = answer_place(subscriptions, place, standing, &member, &known, &said);
 	if (!known)
 		return false;
 	if (digest == place->digest || !ft_writer_ok(&said))
 		return true;
 	place->digest = digest;
 	/* As ft_answer_notice, without a copy between. */
-	ft_begin_notice(&session->out, "answer");
-	ft_write_map(&session->out, 3);
-	ft_write_text(&session->out, "place");
-	ft_write_uint(&session->out, place->number);
-	ft_write_text(&session->out, "digest");
-	ft_write_uint(&session->out, digest);
-	ft_write_text(&session->out, member);
-	ft_write_raw(&session->out, said.data, said.length);
+	ft_begin_notice(out, "answer");
+	ft_write_map(out, 3);
+	ft_write_text(out, "place");
+	ft_write_uint(out, index + 1);
+	ft_write_text(out, "digest");
+	ft_write_uint(out, digest);
+	ft_write_text(out, member);
+	ft_write_raw(out, said.data, said.length);
 	subscriptions->told++;
 	return true;
 }
 
-/* Some of a subscriber's places; gives how many, or -1 if the store cannot be asked. */
-static int tell_some(struct subscriptions *subscriptions, struct subscriber *subscriber)
+static bool stands(const struct subscriptions *subscriptions, const struct standing *standing)
 {
-	int done = 0;
-
-	while (subscriber->due != NULL && done < TURN) {
-		struct place *place = subscriber->due;
-
-		/* Before it is answered: what changes from now on makes it due again. */
-		subscriber->due = place->next_due;
-		if (subscriber->due == NULL)
-			subscriber->due_end = &subscriber->due;
-		place->is_due = false;
-		if (!tell_place(subscriptions, place)) {
-			make_due(subscriptions, place);
-			return -1;
-		}
-		done++;
-	}
-	return done;
+	if (standing->version == 0 || standing->anything != subscriptions->anything)
+		return false;
+	return standing->stripe == UNPLACED ||
+	        standing->version == board_version(subscriptions->requests->board, standing->stripe);
 }
 
-static void work(uv_idle_t *handle)
+/* All look at their places once more. After a change by many, once. */
+static void look_again(struct subscriptions *subscriptions)
 {
-	struct subscriptions *subscriptions = handle->data;
-	int done = 0;
-
-	while (subscriptions->due != NULL && done < STEP) {
-		struct subscriber *subscriber = take_turn(subscriptions);
-		struct session *session = subscriber->session;
-		int some;
-
-		/* It comes back when what it is owed is written. */
-		if (!session_may_be_told(session))
-			continue;
-		some = tell_some(subscriptions, subscriber);
-		session_appended(session);
-		if (some < 0) {
-			await_turn(subscriptions, subscriber);
-			timer_start(&subscriptions->later, look_again, SUBSCRIPTIONS_LATER_MS);
-			break;
-		}
-		done += some;
-		await_turn(subscriptions, subscriber);
+	if (subscriptions->woken)
+		return;
+	subscriptions->woken = true;
+	for (struct subscriber *each = subscriptions->first; each != NULL; each = each->next) {
+		each->again = true;
+		each->session->due = true;
+		session_wake(each->session);
 	}
-	requests_batch_end(subscriptions->requests);
-	if (subscriptions->due == NULL || uv_is_active((uv_handle_t *)&subscriptions->later))
-		(void)uv_idle_stop(handle);
+}
+
+static void store_may_be_back(uv_timer_t *timer)
+{
+	look_again(timer->data);
+}
+
+bool subscriptions_tell(struct subscriptions *subscriptions, struct session *session)
+{
+	struct subscriber *subscriber = session->subscriber;
+
+	if (subscriber == NULL || subscriptions->requests->stopping)
+		return false;
+	subscriptions->woken = false;
+	while (subscriber->at < subscriber->count || subscriber->again) {
+		if (subscriber->at == subscriber->count) {
+			subscriber->at = 0;
+			subscriber->again = false;
+		}
+		if (stands(subscriptions, &subscriber->standing[subscriber->at])) {
+			subscriber->at++;
+			continue;
+		}
+		if (uv_is_active((uv_handle_t *)&subscriptions->later))
+			return false;
+		if (!tell_place(subscriptions, subscriber, subscriber->at)) {
+			subscriber->standing[subscriber->at].version = 0;
+			timer_start(&subscriptions->later, store_may_be_back, SUBSCRIPTIONS_LATER_MS);
+			return false;
+		}
+		subscriber->at++;
+		if (session_spent(session, SESSION_HEAVY) || session->out.length >= TOLD_AT_ONCE)
+			break;
+	}
+	return subscriber->at < subscriber->count || subscriber->again;
 }
 
 void subscriptions_changed(struct subscriptions *subscriptions, const struct store_key *key)
 {
-	if (subscriptions->count == 0)
-		return;
-	if (key != NULL) {
-		for (struct place *place = subscriptions->stripe[board_stripe(key)]; place != NULL;
-		        place = place->next)
-			make_due(subscriptions, place);
-	} else {
-		for (struct subscriber *each = subscriptions->first; each != NULL; each = each->next) {
-			for (uint32_t i = 0; i < each->count; i++)
-				make_due(subscriptions, each->place[i]);
-		}
-	}
-	wake(subscriptions);
-}
-
-void subscriptions_emptied(struct subscriptions *subscriptions, struct session *session)
-{
-	await_turn(subscriptions, session->subscriber);
-	wake(subscriptions);
+	/* Which answers it is, they find out by themselves. */
+	subscriptions->anything += key == NULL;
+	look_again(subscriptions);
 }
 
 /* ---- coming and going ---- */
 
-static uint32_t places_of_user(const struct subscriptions *subscriptions, uint32_t user)
+static size_t size_of(const struct place *place)
 {
-	uint32_t count = 0;
-
-	for (const struct subscriber *each = subscriptions->first; each != NULL; each = each->next)
-		count += each->session->user == user ? each->count : 0;
-	return count;
+	return sizeof(*place) + sizeof(struct place *) + sizeof(struct standing) + place->length;
 }
 
 static int check_room(const struct subscriptions *subscriptions, const struct session *session,
         uint32_t count, size_t bytes, struct ft_error *error)
 {
 	const struct subscriber *subscriber = session->subscriber;
+	const struct user *user = session->turn.user;
 
 	if ((subscriber != NULL ? subscriber->count : 0) + count > FT_SUBSCRIBED_MAX)
 		return ft_fail(
 		        error, FT_E_BUSY, "a connection subscribes to at most %d answers", FT_SUBSCRIBED_MAX);
 	if (session->level != ACCESS_ADMIN &&
-	        places_of_user(subscriptions, session->user) + count > SUBSCRIPTIONS_MAX / 2)
-		return ft_fail(error, FT_E_BUSY, "user %u subscribes to %u answers, and may to %d",
-		        session->user, places_of_user(subscriptions, session->user), SUBSCRIPTIONS_MAX / 2);
+	        (user->places + count > SUBSCRIPTIONS_MAX / 2 ||
+	                user->places_bytes + bytes > SUBSCRIPTIONS_BYTES_MAX / 2))
+		return ft_fail(error, FT_E_BUSY,
+		        "user %u subscribes to %u answers, and may to %d of all, in half of the memory for "
+		        "them",
+		        session->user, user->places, SUBSCRIPTIONS_MAX / 2);
 	if (subscriptions->count + count > SUBSCRIPTIONS_MAX ||
 	        subscriptions->bytes + bytes > SUBSCRIPTIONS_BYTES_MAX)
 		return ft_fail(error, FT_E_BUSY, "the daemon has %u subscriptions, and room for no more",
@@ -313,7 +232,6 @@ static struct place *new_place(struct ft_view question, uint64_t seen, struct ft
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a subscription");
 		return NULL;
 	}
-	place->stripe = unplaced;
 	place->digest = seen;
 	place->length = (uint16_t)writer.length;
 	memcpy(place->question, room, writer.length);
@@ -330,7 +248,6 @@ static struct subscriber *subscriber_of(struct subscriptions *subscriptions, str
 	if (subscriber == NULL)
 		return NULL;
 	subscriber->session = session;
-	subscriber->due_end = &subscriber->due;
 	subscriber->next = subscriptions->first;
 	if (subscriptions->first != NULL)
 		subscriptions->first->previous = subscriber;
@@ -343,28 +260,114 @@ static struct subscriber *subscriber_of(struct subscriptions *subscriptions, str
 static bool make_room(struct subscriber *subscriber, uint32_t count)
 {
 	uint32_t capacity = subscriber->capacity > 0 ? subscriber->capacity : 16;
-	struct place **grown;
+	struct place **places;
+	struct standing *standings;
 
 	while (capacity < subscriber->count + count)
 		capacity *= 2;
 	if (capacity == subscriber->capacity)
 		return true;
-	grown = realloc(subscriber->place, capacity * sizeof(struct place *));
-	if (grown == NULL)
+	places = realloc(subscriber->place, capacity * sizeof(struct place *));
+	if (places != NULL)
+		subscriber->place = places;
+	standings = realloc(subscriber->standing, capacity * sizeof(*standings));
+	if (standings != NULL)
+		subscriber->standing = standings;
+	if (places == NULL || standings == NULL)
 		return false;
-	subscriber->place = grown;
 	subscriber->capacity = capacity;
 	return true;
 }
 
-static size_t size_of(const struct place *place)
+/* A list of lookups on its way to become places, some in each turn. */
+struct adding {
+	struct work work;
+	struct subscriptions *subscriptions;
+	uint64_t id;
+	struct ft_cursor lookups, digests;
+	uint32_t listed;
+	bool seen; /* digests were given */
+	uint32_t read;
+	size_t bytes;
+	struct place *place[]; /* that nobody knows of yet */
+};
+
+static void drop_adding(struct work *work)
 {
-	return sizeof(*place) + sizeof(struct place *) + place->length;
+	struct adding *adding = (struct adding *)work;
+
+	for (uint32_t i = 0; i < adding->read; i++)
+		free(adding->place[i]);
+	free(adding);
 }
 
-/* Reads the list into places that nobody knows of yet. */
-static int read_places(const struct ft_subscribe_request *request, struct place **places, uint32_t *count,
-        size_t *bytes, struct ft_error *error)
+static int read_place(struct adding *adding, struct ft_error *error)
+{
+	struct ft_view question;
+	uint64_t seen = 0;
+	struct place *place;
+
+	if (!ft_read_view(&adding->lookups, &question) ||
+	        (adding->seen && !ft_read_uint(&adding->digests, &seen)))
+		return ft_fail_field(error, FT_E_BAD_VALUE, "seen", "something else", "a list of numbers");
+	place = new_place(question, seen, error);
+	if (place == NULL)
+		return -1;
+	adding->place[adding->read++] = place;
+	adding->bytes += size_of(place);
+	return 0;
+}
+
+/* All of them at once, so that who is refused has none of the list. */
+static int keep_places(struct adding *adding, struct session *session, struct ft_error *error)
+{
+	struct subscriptions *subscriptions = adding->subscriptions;
+	struct subscriber *subscriber;
+
+	if (check_room(subscriptions, session, adding->read, adding->bytes, error) != 0)
+		return -1;
+	subscriber = subscriber_of(subscriptions, session);
+	if (subscriber == NULL || !make_room(subscriber, adding->read))
+		return ft_fail(error, FT_E_MEMORY, "no memory for a subscription");
+	for (uint32_t i = 0; i < adding->read; i++) {
+		subscriber->standing[subscriber->count] = (struct standing){.stripe = UNPLACED};
+		subscriber->place[subscriber->count++] = adding->place[i];
+	}
+	subscriptions->count += adding->read;
+	subscriptions->bytes += adding->bytes;
+	session->turn.user->places += adding->read;
+	session->turn.user->places_bytes += adding->bytes;
+	adding->read = 0;
+	session->due = true;
+	requests_keeps(subscriptions->requests, session);
+	return 0;
+}
+
+static bool add_places(struct work *work, struct session *session)
+{
+	struct adding *adding = (struct adding *)work;
+	struct ft_subscribe_reply reply = {.count = adding->listed};
+	struct ft_error error;
+
+	while (adding->read < adding->listed) {
+		if (read_place(adding, &error) != 0)
+			goto fail;
+		if (session_spent(session, SESSION_HEAVY / 4))
+			return false;
+	}
+	if (keep_places(adding, session, &error) != 0)
+		goto fail;
+	reply.first = session->subscriber->count - adding->listed + 1;
+	ft_begin_response(&work->answer, adding->id);
+	ft_encode(&work->answer, &ft_subscribe_reply_message, &reply);
+	return true;
+fail:
+	ft_write_failure(&work->answer, adding->id, &error);
+	return true;
+}
+
+static int read_lists(const struct ft_subscribe_request *request, struct adding **adding,
+        const struct requests *requests, struct ft_error *error)
 {
 	struct ft_cursor lookups = ft_cursor_of(request->lookups.data, request->lookups.length);
 	struct ft_cursor digests = ft_cursor_of(request->seen.data, request->seen.length);
@@ -372,8 +375,8 @@ static int read_places(const struct ft_subscribe_request *request, struct place 
 	uint32_t known = 0;
 	char value[32];
 
-	*count = 0;
-	*bytes = 0;
+	if (requests->stopping)
+		return ft_fail(error, FT_E_STOPPING, "the daemon is stopping");
 	if (!ft_read_array(&lookups, &listed) || listed == 0 || listed > FT_LOOKUPS_MAX) {
 		(void)snprintf(value, sizeof(value), "%u of them", listed);
 		return ft_fail_field(error, FT_E_BAD_VALUE, "lookups", value, "a list of 1 to 1,024");
@@ -381,75 +384,14 @@ static int read_places(const struct ft_subscribe_request *request, struct place 
 	if (request->seen.data != NULL && (!ft_read_array(&digests, &known) || known != listed))
 		return ft_fail_field(error, FT_E_BAD_VALUE, "seen", "a list of another length",
 		        "a number for each of the lookups");
-	for (uint32_t i = 0; i < listed; i++) {
-		struct ft_view question;
-		uint64_t seen = 0;
-
-		if (!ft_read_view(&lookups, &question) || (known > 0 && !ft_read_uint(&digests, &seen)))
-			return ft_fail_field(
-			        error, FT_E_BAD_VALUE, "seen", "something else", "a list of numbers");
-		places[i] = new_place(question, seen, error);
-		if (places[i] == NULL)
-			return -1;
-		*bytes += size_of(places[i]);
-		*count = i + 1;
-	}
-	return 0;
-}
-
-int subscriptions_add(struct subscriptions *subscriptions, struct session *session,
-        const struct ft_subscribe_request *request, uint64_t *first, uint64_t *count, struct ft_error *error)
-{
-	struct place **places = calloc(FT_LOOKUPS_MAX, sizeof(struct place *));
-	struct subscriber *subscriber = NULL;
-	uint32_t read = 0;
-	size_t bytes = 0;
-
-	if (places == NULL)
+	*adding = calloc(1, sizeof(**adding) + listed * sizeof(struct place *));
+	if (*adding == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a subscription");
-	if (subscriptions->stopped) {
-		(void)ft_fail(error, FT_E_STOPPING, "the daemon is stopping");
-		goto fail;
-	}
-	if (read_places(request, places, &read, &bytes, error) != 0 ||
-	        check_room(subscriptions, session, read, bytes, error) != 0)
-		goto fail;
-	subscriber = subscriber_of(subscriptions, session);
-	if (subscriber == NULL || !make_room(subscriber, read)) {
-		(void)ft_fail(error, FT_E_MEMORY, "no memory for a subscription");
-		goto fail;
-	}
-	*first = subscriber->count + 1;
-	*count = read;
-	for (uint32_t i = 0; i < read; i++) {
-		places[i]->subscriber = subscriber;
-		places[i]->number = subscriber->count + 1;
-		subscriber->place[subscriber->count++] = places[i];
-		make_due(subscriptions, places[i]);
-	}
-	subscriptions->count += read;
-	subscriptions->bytes += bytes;
-	free(places);
-	wake(subscriptions);
+	(*adding)->lookups = lookups;
+	(*adding)->digests = digests;
+	(*adding)->listed = listed;
+	(*adding)->seen = known > 0;
 	return 0;
-fail:
-	for (uint32_t i = 0; i < read; i++)
-		free(places[i]);
-	free(places);
-	return -1;
-}
-
-static void leave_turn(struct subscriptions *subscriptions, struct subscriber *subscriber)
-{
-	struct subscriber **link = &subscriptions->due;
-
-	if (!subscriber->is_due)
-		return;
-	while (*link != subscriber)
-		link = &(*link)->next_due;
-	*link = subscriber->next_due;
-	if (*link == NULL)
-		subscriptions->due_end = link;
 }
 
 void subscriptions_left(struct subscriptions *subscriptions, struct session *session)
@@ -459,7 +401,6 @@ void subscriptions_left(struct subscriptions *subscriptions, struct session *ses
 	if (subscriber == NULL)
 		return;
 	session->subscriber = NULL;
-	leave_turn(subscriptions, subscriber);
 	if (subscriber->previous != NULL)
 		subscriber->previous->next = subscriber->next;
 	else
@@ -467,12 +408,14 @@ void subscriptions_left(struct subscriptions *subscriptions, struct session *ses
 	if (subscriber->next != NULL)
 		subscriber->next->previous = subscriber->previous;
 	for (uint32_t i = 0; i < subscriber->count; i++) {
-		unplace(subscriber->place[i]);
 		subscriptions->bytes -= size_of(subscriber->place[i]);
+		session->turn.user->places_bytes -= size_of(subscriber->place[i]);
 		free(subscriber->place[i]);
 	}
 	subscriptions->count -= subscriber->count;
+	session->turn.user->places -= subscriber->count;
 	free(subscriber->place);
+	free(subscriber->standing);
 	free(subscriber);
 }
 
@@ -481,17 +424,20 @@ void subscriptions_left(struct subscriptions *subscriptions, struct session *ses
 void method_subscribe(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_subscribe_request request;
-	struct ft_subscribe_reply reply;
+	struct adding *adding = NULL;
 	struct ft_error error;
 
-	if (ft_decode(&ft_subscribe_request_message, envelope->body, &request, &error) == 0 &&
-	        subscriptions_add(&requests->subscriptions, session, &request, &reply.first, &reply.count,
-	                &error) == 0) {
-		requests_keeps(requests, session);
-		session_reply(session, envelope->id, &ft_subscribe_reply_message, &reply);
-	} else {
+	if (ft_decode(&ft_subscribe_request_message, envelope->body, &request, &error) != 0 ||
+	        read_lists(&request, &adding, requests, &error) != 0) {
 		session_fail(session, envelope->id, &error);
+		return;
 	}
+	adding->work.step = add_places;
+	adding->work.free = drop_adding;
+	ft_writer_init_growing(&adding->work.answer, ft_bounds_request.bytes);
+	adding->subscriptions = &requests->subscriptions;
+	adding->id = envelope->id;
+	session_begin(session, &adding->work);
 }
 
 /* ---- life ---- */
@@ -502,9 +448,6 @@ int subscriptions_init(struct subscriptions *subscriptions, struct requests *req
 	int status;
 
 	*subscriptions = (struct subscriptions){.requests = requests};
-	subscriptions->due_end = &subscriptions->due;
-	(void)uv_idle_init(loop, &subscriptions->worker);
-	subscriptions->worker.data = subscriptions;
 	status = uv_timer_init(loop, &subscriptions->later);
 	subscriptions->later.data = subscriptions;
 	if (status != 0)
@@ -516,7 +459,5 @@ void subscriptions_stop(struct subscriptions *subscriptions)
 {
 	if (subscriptions->requests == NULL)
 		return;
-	subscriptions->stopped = true;
-	uv_close((uv_handle_t *)&subscriptions->worker, NULL);
 	uv_close((uv_handle_t *)&subscriptions->later, NULL);
 }

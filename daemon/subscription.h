@@ -1,12 +1,11 @@
 /* Subscriptions: who wants to hear when an answer changes.
  *
- * A *place* is one lookup that a client subscribed to, and the digest of what it was last told. Whatever may have
- * changed its answer makes it *due*: it is answered anew, and told if the digest differs. A client whose last notices
- * are not on their way yet is left alone until they are, however often its places become due meanwhile: what it gets
- * then is the answer of that time. So one that reads slowly, or not at all, costs a fixed amount of memory and misses
- * states in between, never the last one.
- *
- * Places are found by the board's stripe of their problem, which is what a change names. */
+ * A *place* is one lookup that a client subscribed to, with the digest of what it was last told and the version of its
+ * board's stripe at that time. A change makes its subscribers due; in its turns a subscriber's places whose version is
+ * another one by then are answered anew, and told if the digest differs. A client whose last notices are not on their way
+ * yet is left alone until they are, however often its places change meanwhile: what it gets then is the answer of that
+ * time. So one that reads slowly, or not at all, costs a fixed amount of memory and misses states in between, never the
+ * last one. */
 #ifndef FLYTUNE_DAEMON_SUBSCRIPTION_H
 #define FLYTUNE_DAEMON_SUBSCRIPTION_H
 
@@ -26,13 +25,11 @@ enum {
 
 struct subscriptions {
 	struct requests *requests;
-	uv_idle_t worker; /* runs while a place is due of someone who can be told */
 	uv_timer_t later;
-	bool stopped;
-	struct place *stripe[FT_BOARD_STRIPES];
 	struct subscriber *first;
-	struct subscriber *due, **due_end;
-	uint32_t count; /* places */
+	uint32_t anything; /* changes that may concern any answer */
+	bool woken;        /* all were, and none has looked since */
+	uint32_t count;    /* places */
 	size_t bytes;
 	uint64_t told; /* notices so far */
 };
@@ -42,13 +39,10 @@ int subscriptions_init(struct subscriptions *subscriptions, struct requests *req
 /* Closes handles. */
 void subscriptions_stop(struct subscriptions *subscriptions);
 
-/* Adds places to a session, all or none, numbered on from *first. */
-int subscriptions_add(struct subscriptions *subscriptions, struct session *session,
-        const struct ft_subscribe_request *request, uint64_t *first, uint64_t *count, struct ft_error *error);
 /* The answer of a key's problem may have changed; NULL: any answer. */
 void subscriptions_changed(struct subscriptions *subscriptions, const struct store_key *key);
-/* All that the session was owed is written. */
-void subscriptions_emptied(struct subscriptions *subscriptions, struct session *session);
+/* Appends notices to what the session is owed, until its turn is over. True if there are more. */
+bool subscriptions_tell(struct subscriptions *subscriptions, struct session *session);
 /* The session is gone. */
 void subscriptions_left(struct subscriptions *subscriptions, struct session *session);
 

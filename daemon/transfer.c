@@ -17,7 +17,8 @@
 #include "daemon/methods.h"
 
 enum {
-	EXPORT_STEP = 128,    /* records looked at in one request */
+	EXPORT_PAGE = 128,    /* records looked at in one request */
+	EXPORT_STEP = 4,      /* before it is looked whether the turn is over */
 	IMPORT_BATCH = 16384, /* rows of one transaction: that many are applied together or not at all */
 };
 
@@ -26,10 +27,15 @@ static const uint64_t date_max_ns = UINT64_C(253402300799) * 1000000000; /* the 
 
 /* ---- export ---- */
 
+/* A page of an export, some of it in each turn. */
 struct outgoing {
+	struct work work;
 	struct requests *requests;
-	struct ft_writer writer;
-	uint32_t rows;
+	uint64_t id;
+	size_t count_at; /* in the answer, where the number of rows stands */
+	uint64_t generation, hidden;
+	uint32_t looked_at, rows;
+	struct store_place place;
 	struct ft_row row;
 };
 
@@ -82,69 +88,92 @@ static bool export_answer(void *data, const struct store_key *key, const struct 
 	struct outgoing *out = data;
 
 	if (fill_row(out, key, answer)) {
-		ft_encode(&out->writer, &ft_row_message, &out->row);
+		ft_encode(&out->work.answer, &ft_row_message, &out->row);
 		out->rows++;
 	}
 	return true;
 }
 
-static int export_step(struct requests *requests, const struct ft_export_request *request,
-        struct outgoing *out, struct store_place *place, struct ft_export_reply *reply,
-        struct ft_error *error)
+static bool export_step(struct work *work, struct session *session)
 {
-	if (requests_reading(requests, error) != 0)
-		return -1;
-	reply->generation = store_generation(requests->store);
+	struct outgoing *out = (struct outgoing *)work;
+	struct ft_writer *writer = &work->answer;
+	struct ft_error error;
+	uint64_t hidden;
+
+	do {
+		if (requests_reading(out->requests, &error) != 0 ||
+		        store_each_answer(out->requests->store, out->generation, EXPORT_STEP, &out->place,
+		                export_answer, out, &hidden, &error) != 0) {
+			ft_writer_reset(writer);
+			ft_write_failure(writer, out->id, &error);
+			return true;
+		}
+		out->hidden += hidden;
+		out->looked_at += EXPORT_STEP;
+		if (out->place.length == 0 || out->looked_at >= EXPORT_PAGE)
+			break;
+	} while (!session_spent(session, SESSION_HEAVY));
+	if (out->place.length != 0 && out->looked_at < EXPORT_PAGE)
+		return false;
+	/* The rest of ft_export_reply, behind its rows. */
+	ft_write_count(writer, out->count_at, out->rows);
+	ft_write_text(writer, "place");
+	ft_write_bytes(writer, out->place.at, out->place.length);
+	ft_write_text(writer, "hidden");
+	ft_write_uint(writer, out->hidden);
+	return true;
+}
+
+static int begin_export(struct outgoing *out, const struct ft_export_request *request, struct ft_error *error)
+{
+	struct store *store = out->requests->store;
+
+	out->generation = store_generation(store);
 	if (request->generation[0] != '\0' &&
-	        lookup_token(requests->store, request->generation, &reply->generation, error) != 0)
+	        lookup_token(store, request->generation, &out->generation, error) != 0)
 		return -1;
-	if (request->place.length != 0 && request->place.length != sizeof(place->at))
+	if (request->place.length != 0 && request->place.length != sizeof(out->place.at))
 		return ft_fail_field(error, FT_E_BAD_VALUE, "place", "of another length", "one of a reply");
 	if (request->place.length != 0) {
-		memcpy(place->at, request->place.data, sizeof(place->at));
-		place->length = sizeof(place->at);
+		memcpy(out->place.at, request->place.data, sizeof(out->place.at));
+		out->place.length = sizeof(out->place.at);
 	}
-	return store_each_answer(requests->store, reply->generation, EXPORT_STEP, place, export_answer, out,
-	        &reply->hidden, error);
+	return 0;
 }
 
 void method_export(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
 	struct outgoing *out = calloc(1, sizeof(*out));
+	struct ft_writer *writer;
 	struct ft_export_request request;
-	struct ft_export_reply reply = {0};
-	struct store_place place = {0};
-	struct ft_writer list;
 	struct ft_error error;
 
-	ft_writer_init_growing(&list, ft_bounds_large.bytes);
 	if (out == NULL) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for an export");
 		goto fail;
 	}
 	out->requests = requests;
-	ft_writer_init_growing(&out->writer, ft_bounds_large.bytes);
 	if (ft_decode(&ft_export_request_message, envelope->body, &request, &error) != 0 ||
-	        export_step(requests, &request, out, &place, &reply, &error) != 0)
+	        begin_export(out, &request, &error) != 0)
 		goto fail;
-	ft_write_array(&list, out->rows);
-	ft_write_raw(&list, out->writer.data, out->writer.length);
-	if (!ft_writer_ok(&out->writer) || !ft_writer_ok(&list)) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for an export");
-		goto fail;
-	}
-	reply.rows = (struct ft_view){list.data, list.length};
-	reply.place = (struct ft_view){place.at, place.length};
-	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(requests->store));
-	session_reply(session, envelope->id, &ft_export_reply_message, &reply);
-	goto out;
+	out->work.step = export_step;
+	out->id = envelope->id;
+	writer = &out->work.answer;
+	ft_writer_init_growing(writer, ft_bounds_large.bytes);
+	ft_begin_response(writer, envelope->id);
+	ft_write_map(writer, 5); /* as ft_export_reply */
+	ft_write_text(writer, "store");
+	ft_write_text(writer, store_uuid(requests->store));
+	ft_write_text(writer, "generation");
+	ft_write_uint(writer, out->generation);
+	ft_write_text(writer, "rows");
+	out->count_at = ft_write_open_array(writer);
+	session_begin(session, &out->work);
+	return;
 fail:
-	session_fail(session, envelope->id, &error);
-out:
-	if (out != NULL)
-		ft_writer_free(&out->writer);
 	free(out);
-	ft_writer_free(&list);
+	session_fail(session, envelope->id, &error);
 }
 
 /* ---- import: what is staged ---- */
@@ -585,72 +614,113 @@ static void name_row(const struct incoming *in, struct ft_error *error)
 	        named ? "" : field, named ? "" : ": ", inner.message);
 }
 
-static int take_rows(struct incoming *in, struct ft_view rows, struct ft_writer *notes, uint32_t *note_count,
-        struct ft_error *error)
-{
-	struct ft_cursor cursor = ft_cursor_of(rows.data, rows.length);
-	struct ft_view view;
-	uint32_t count;
+/* Rows on their way into an import, some in each turn. */
+struct taking {
+	struct work work;
+	uint64_t id;
+	struct incoming in;
+	struct ft_cursor rows;
+	uint32_t left, note_count;
+	struct ft_writer notes;
+};
 
-	if (!ft_read_array(&cursor, &count))
-		return ft_fail_field(error, FT_E_BAD_REQUEST, "rows", "no list", "a list");
-	for (uint32_t i = 0; i < count; i++) {
-		if (!ft_read_view(&cursor, &view))
-			return ft_fail_field(error, FT_E_BAD_REQUEST, "rows", "cut short", "a list");
-		if (take_row(in, view, error) != 0) {
-			name_row(in, error);
-			return -1;
-		}
-		if (in->note.field[0] != '\0') {
-			ft_encode(notes, &ft_import_note_message, &in->note);
-			(*note_count)++;
-		}
+static void drop_taking(struct work *work)
+{
+	struct taking *taking = (struct taking *)work;
+
+	ft_writer_free(&taking->notes);
+	free(taking);
+}
+
+/* One bad row spoils them all. */
+static void end_import(struct session *session)
+{
+	transfer_free(session->transfer);
+	session->transfer = NULL;
+}
+
+static int take_next(struct taking *taking, struct ft_error *error)
+{
+	struct incoming *in = &taking->in;
+	struct ft_view view;
+
+	if (!ft_read_view(&taking->rows, &view))
+		return ft_fail_field(error, FT_E_BAD_REQUEST, "rows", "cut short", "a list");
+	if (take_row(in, view, error) != 0) {
+		name_row(in, error);
+		return -1;
 	}
+	if (in->note.field[0] != '\0') {
+		ft_encode(&taking->notes, &ft_import_note_message, &in->note);
+		taking->note_count++;
+	}
+	taking->left--;
 	return 0;
+}
+
+static bool take_rows(struct work *work, struct session *session)
+{
+	struct taking *taking = (struct taking *)work;
+	struct ft_writer *writer = &work->answer;
+	struct ft_error error;
+
+	while (taking->left > 0) {
+		if (take_next(taking, &error) != 0)
+			goto fail;
+		if (session_spent(session, SESSION_HEAVY / 2))
+			return false;
+	}
+	ft_begin_response(writer, taking->id);
+	ft_write_map(writer, 3); /* as ft_import_reply */
+	ft_write_text(writer, "rows");
+	ft_write_uint(writer, taking->in.transfer->rows);
+	ft_write_text(writer, "usable");
+	ft_write_uint(writer, taking->in.transfer->usable);
+	ft_write_text(writer, "notes");
+	ft_write_array(writer, taking->note_count);
+	ft_write_raw(writer, taking->notes.data, taking->notes.length);
+	if (ft_writer_ok(&taking->notes) && ft_writer_ok(writer))
+		return true;
+	ft_writer_reset(writer);
+	(void)ft_fail(&error, FT_E_MEMORY, "no memory for an import");
+fail:
+	end_import(session);
+	ft_write_failure(writer, taking->id, &error);
+	return true;
 }
 
 void method_import_rows(
         struct requests *requests, struct session *session, const struct ft_envelope *envelope)
 {
-	struct incoming *in = calloc(1, sizeof(*in));
+	struct taking *taking = calloc(1, sizeof(*taking));
 	struct ft_import_request request;
-	struct ft_import_reply reply = {0};
-	struct ft_writer notes, list;
-	uint32_t note_count = 0;
 	struct ft_error error;
 
 	(void)requests;
-	ft_writer_init_growing(&notes, ft_bounds_large.bytes);
-	ft_writer_init_growing(&list, ft_bounds_large.bytes);
-	if (in == NULL) {
+	if (taking == NULL) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for an import");
 		goto fail;
 	}
-	in->transfer = transfer_of(session, &error);
-	if (in->transfer == NULL ||
-	        ft_decode(&ft_import_request_message, envelope->body, &request, &error) != 0 ||
-	        take_rows(in, request.rows, &notes, &note_count, &error) != 0)
+	taking->in.transfer = transfer_of(session, &error);
+	if (taking->in.transfer == NULL ||
+	        ft_decode(&ft_import_request_message, envelope->body, &request, &error) != 0)
 		goto fail;
-	ft_write_array(&list, note_count);
-	ft_write_raw(&list, notes.data, notes.length);
-	if (!ft_writer_ok(&notes) || !ft_writer_ok(&list)) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for an import");
+	taking->rows = ft_cursor_of(request.rows.data, request.rows.length);
+	if (!ft_read_array(&taking->rows, &taking->left)) {
+		(void)ft_fail_field(&error, FT_E_BAD_REQUEST, "rows", "no list", "a list");
 		goto fail;
 	}
-	reply.rows = in->transfer->rows;
-	reply.usable = in->transfer->usable;
-	reply.notes = (struct ft_view){list.data, list.length};
-	session_reply(session, envelope->id, &ft_import_reply_message, &reply);
-	goto out;
+	taking->work.step = take_rows;
+	taking->work.free = drop_taking;
+	taking->id = envelope->id;
+	ft_writer_init_growing(&taking->notes, ft_bounds_large.bytes);
+	ft_writer_init_growing(&taking->work.answer, ft_bounds_large.bytes);
+	session_begin(session, &taking->work);
+	return;
 fail:
-	/* One bad row spoils them all. */
-	transfer_free(session->transfer);
-	session->transfer = NULL;
+	free(taking);
+	end_import(session);
 	session_fail(session, envelope->id, &error);
-out:
-	free(in);
-	ft_writer_free(&notes);
-	ft_writer_free(&list);
 }
 
 static void commit_next(struct transfer *transfer);

@@ -154,18 +154,18 @@ FT_DECLARE_MESSAGE(job, FT_JOB)
 FT_DECLARE_MESSAGE(jobs_reply, FT_JOBS_REPLY)
 
 /* The notice "event", to those who asked to watch. */
-#define FT_EVENT(F)                                                                                  \
-	F(UINT, job, 0, FT_REQUIRED)                                                                 \
-	F(TEXT, event, 16, FT_REQUIRED) /* queued, started, stage, trial, round, restarted, ended */ \
-	F(TEXT, state, 16, FT_OPTIONAL)                                                              \
-	F(TEXT, stage, 16, FT_OPTIONAL)                                                              \
-	F(UINT, trials, 0, FT_OPTIONAL)                                                              \
-	F(UINT, settled, 0, FT_OPTIONAL)                                                             \
-	F(UINT, round, 0, FT_OPTIONAL)                                                               \
-	F(CONFIG, config, 0, FT_OPTIONAL) /* of a trial event: a config that was settled */          \
-	F(TEXT, status, 16, FT_OPTIONAL)                                                             \
-	F(UINT, time_ps, 0, FT_OPTIONAL)                                                             \
-	F(UINT, ci_ps, 0, FT_OPTIONAL)                                                               \
+#define FT_EVENT(F)                                                                                          \
+	F(UINT, job, 0, FT_REQUIRED)                                                                         \
+	F(TEXT, event, 16, FT_REQUIRED) /* queued, started, stage, trial, round, restarted, ended, missed */ \
+	F(TEXT, state, 16, FT_OPTIONAL)                                                                      \
+	F(TEXT, stage, 16, FT_OPTIONAL)                                                                      \
+	F(UINT, trials, 0, FT_OPTIONAL)                                                                      \
+	F(UINT, settled, 0, FT_OPTIONAL)                                                                     \
+	F(UINT, round, 0, FT_OPTIONAL)                                                                       \
+	F(CONFIG, config, 0, FT_OPTIONAL) /* of a trial event: a config that was settled */                  \
+	F(TEXT, status, 16, FT_OPTIONAL)                                                                     \
+	F(UINT, time_ps, 0, FT_OPTIONAL)                                                                     \
+	F(UINT, ci_ps, 0, FT_OPTIONAL)                                                                       \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(event, FT_EVENT)
 

@@ -96,6 +96,22 @@ void ft_write_array(struct ft_writer *writer, uint32_t elements)
 	msgpack_pack_array(&packer, elements);
 }
 
+size_t ft_write_open_array(struct ft_writer *writer)
+{
+	static const uint8_t room[5] = {0xdd}; /* the widest header there is, for any number */
+
+	ft_write_raw(writer, room, sizeof(room));
+	return writer->length - sizeof(room);
+}
+
+void ft_write_count(struct ft_writer *writer, size_t at, uint32_t elements)
+{
+	if (writer->failed)
+		return;
+	for (unsigned i = 0; i < 4; i++)
+		writer->data[at + 1 + i] = (uint8_t)(elements >> (24 - 8 * i));
+}
+
 void ft_write_nil(struct ft_writer *writer)
 {
 	msgpack_packer packer = packer_of(writer);

@@ -32,6 +32,9 @@ bool ft_writer_ok(const struct ft_writer *writer);
 uint8_t *ft_write_room(struct ft_writer *writer, size_t length);
 void ft_write_map(struct ft_writer *writer, uint32_t pairs);
 void ft_write_array(struct ft_writer *writer, uint32_t elements);
+/* An array whose number of elements is told when they are written: gives where it stands, for ft_write_count. */
+size_t ft_write_open_array(struct ft_writer *writer);
+void ft_write_count(struct ft_writer *writer, size_t at, uint32_t elements);
 void ft_write_nil(struct ft_writer *writer);
 void ft_write_bool(struct ft_writer *writer, bool value);
 void ft_write_int(struct ft_writer *writer, int64_t value);

@@ -63,6 +63,10 @@ static void print_event(const struct watch *watch, const struct flytune_event *e
 		        reason);
 		return;
 	}
+	if (strcmp(event->event, "missed") == 0) {
+		printf("-- %s\n", reason);
+		return;
+	}
 	printf("job %" PRIu64 "  ", event->job);
 	if (strcmp(event->event, "trial") == 0) {
 		printf("[%" PRIu64 "/%" PRIu64 "] %s  %s", event->settled, event->trials,
@@ -86,7 +90,7 @@ static void print_event(const struct watch *watch, const struct flytune_event *e
 
 static void follow(struct watch *watch, const struct flytune_event *event)
 {
-	if (event->job == 0 || strcmp(event->event, "queued") == 0)
+	if (event->job == 0 || strcmp(event->event, "queued") == 0 || strcmp(event->event, "missed") == 0)
 		return;
 	if (watch->running != event->job)
 		watch->settled = watch->trials = watch->round = 0;

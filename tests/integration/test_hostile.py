@@ -90,7 +90,8 @@ def test_waits_without_number_are_refused_and_hold_up_nobody(daemon, runner):
         for other in greedy[1:]:
             other.close()
         assert peer.call("lookup", kernel="rmsnorm", problem=problem())["source"] == "default"
-        assert peer.call("jobs", job=job)["jobs"][0]["waiters"] in (4096, 8192, 12288, 16384)
+        # Of one connection they are one.
+        assert peer.call("jobs", job=job)["jobs"][0]["waiters"] <= 4
         gate.release()
         assert {greedy[0].message()[3]["state"] for _ in range(4096)} == {"done"}
         greedy[0].close()

@@ -454,7 +454,7 @@ FLYTUNE_API enum flytune_code flytune_tune(flytune_client *client, const flytune
 struct flytune_event {
 	size_t size;
 	uint64_t job;
-	char event[16]; /* queued, started, stage, trial, round, restarted, ended */
+	char event[16]; /* queued, started, stage, trial, round, restarted, ended, missed */
 	enum flytune_state state;
 	char stage[16];
 	uint64_t trials, settled, round;

@@ -1,0 +1,123 @@
+#include "daemon/events.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOLD_AT_ONCE = 64 << 10 /* bytes, before they are sent */ };
+
+struct kept_event {
+	uint64_t job;
+	size_t length;
+	uint8_t notice[];
+};
+
+void events_leave(struct events *events, struct session *session)
+{
+	if (!session->watching)
+		return;
+	if (session->previous_watcher != NULL)
+		session->previous_watcher->next_watcher = session->next_watcher;
+	else
+		events->first = session->next_watcher;
+	if (session->next_watcher != NULL)
+		session->next_watcher->previous_watcher = session->previous_watcher;
+	session->watching = false;
+	if (events->first == NULL)
+		events_forget(events);
+}
+
+void events_join(struct events *events, struct session *session, uint64_t job)
+{
+	session->watched_job = job;
+	session->watched_to = events->count;
+	if (session->watching)
+		return;
+	session->watching = true;
+	session->previous_watcher = NULL;
+	session->next_watcher = events->first;
+	if (events->first != NULL)
+		events->first->previous_watcher = session;
+	events->first = session;
+}
+
+static bool concerns(const struct session *session, uint64_t job)
+{
+	return session->watched_job == 0 || session->watched_job == job;
+}
+
+void events_add(struct events *events, const struct ft_event *event)
+{
+	struct kept_event **place = &events->kept[events->count % EVENTS_KEPT];
+	struct ft_writer writer;
+
+	if (events->first == NULL)
+		return;
+	free(*place);
+	*place = NULL; /* where there is no memory for it, it was missed */
+	ft_writer_init_growing(&writer, ft_bounds_request.bytes);
+	ft_begin_notice(&writer, "event");
+	ft_encode(&writer, &ft_event_message, event);
+	if (ft_writer_ok(&writer))
+		*place = malloc(sizeof(**place) + writer.length);
+	if (*place != NULL) {
+		(*place)->job = event->job;
+		(*place)->length = writer.length;
+		memcpy((*place)->notice, writer.data, writer.length);
+	}
+	ft_writer_free(&writer);
+	events->count++;
+	for (struct session *session = events->first; session != NULL; session = session->next_watcher) {
+		if (!concerns(session, event->job)) {
+			session->watched_to += session->watched_to + 1 == events->count;
+			continue;
+		}
+		session->due = true;
+		session_wake(session);
+	}
+}
+
+static void tell_missed(struct session *session, uint64_t missed)
+{
+	struct ft_event event = {.job = session->watched_job, .event = "missed"};
+
+	(void)snprintf(event.reason, sizeof(event.reason),
+	        "%" PRIu64 " events were not read in time: jobs tells how things stand", missed);
+	ft_begin_notice(&session->out, "event");
+	ft_encode(&session->out, &ft_event_message, &event);
+}
+
+bool events_tell(const struct events *events, struct session *session)
+{
+	uint64_t missed = 0;
+
+	if (!session->watching)
+		return false;
+	if (events->count > session->watched_to + EVENTS_KEPT) {
+		missed = events->count - EVENTS_KEPT - session->watched_to;
+		session->watched_to += missed;
+	}
+	while (session->watched_to < events->count && session->out.length < TOLD_AT_ONCE) {
+		const struct kept_event *event = events->kept[session->watched_to % EVENTS_KEPT];
+
+		session->watched_to++;
+		missed += event == NULL;
+		if (missed > 0)
+			tell_missed(session, missed);
+		missed = 0;
+		if (event != NULL && concerns(session, event->job))
+			ft_write_raw(&session->out, event->notice, event->length);
+		if (session_spent(session, 1))
+			break;
+	}
+	return session->watched_to < events->count;
+}
+
+void events_forget(struct events *events)
+{
+	for (size_t i = 0; i < EVENTS_KEPT; i++) {
+		free(events->kept[i]);
+		events->kept[i] = NULL;
+	}
+}

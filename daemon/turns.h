@@ -1,0 +1,83 @@
+/* Turns: whose work the loop does next.
+ *
+ * All that a client wants done is a turn of its session, and belongs to the user who connected. Users who have turns
+ * waiting are served by the least time that they used, the sessions of one user one after the other; a user who had
+ * nothing waiting joins at the time of whoever is served then, so that nobody saves up. The loop serves for a bounded
+ * time and looks at its sockets again: whatever one user sends, on however many connections, another's question waits
+ * for the turn that is under way and no longer.
+ *
+ * A turn must be short; what takes longer is done in several. Turns are the loop thread's. */
+#ifndef FLYTUNE_DAEMON_TURNS_H
+#define FLYTUNE_DAEMON_TURNS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <uv.h>
+
+enum {
+	TURNS_QUANTUM_NS =
+	        50000, /* of one turn; who does several things in one looks at the clock between them */
+	TURNS_SERVED_NS = 100000, /* before the sockets are looked at again */
+};
+
+/* What one user has, over all connections. There from the first to the last of them. */
+struct user {
+	struct user *next;
+	uint32_t id;
+	uint32_t sessions;
+	uint64_t used_ns; /* on the scale of turns.now_ns */
+	size_t bytes;     /* of buffers */
+	uint32_t waits;   /* replies that are owed and come later */
+	uint32_t parked;  /* of these: requests whose device is still to be heard */
+	size_t parked_bytes;
+	uint32_t places; /* that it subscribes to */
+	size_t places_bytes;
+	struct turn *first, **end;
+	/* Their sessions': those that are left alone until there is memory, and those whose work is still to be begun. */
+	struct turn *held, *later, **later_end;
+	uint32_t works;                       /* begun */
+	struct user *next_due, *previous_due; /* of those who have turns waiting */
+};
+
+/* A member of whatever has turns. */
+struct turn {
+	struct turn *next;
+	struct turn *next_held, *next_later;
+	struct user *user;
+	void *data;
+	bool waits;
+};
+
+struct turns {
+	struct user *users;
+	struct user *due;
+	uint32_t waiting;          /* turns */
+	uint64_t now_ns;           /* time that who is served had used */
+	size_t bytes;              /* of all users */
+	bool (*serve)(void *data); /* of the turn; true: there is more to do */
+	uv_check_t check;
+	uv_idle_t idle; /* runs while turns wait, so that the loop does not */
+	bool idles;     /* it does */
+};
+
+void turns_init(struct turns *turns, uv_loop_t *loop, bool (*serve)(void *data));
+/* Closes handles. No turn may wait. */
+void turns_stop(struct turns *turns);
+
+/* One session of a user more; NULL for want of memory. And one less. */
+struct user *turns_join(struct turns *turns, uint32_t id);
+void turns_leave(struct turns *turns, struct user *user);
+
+/* Waits for its turn, at the end of its user's, unless it does already. Within a callback of the loop's polling, serving
+ * follows it. */
+void turns_add(struct turns *turns, struct turn *turn);
+/* The same at any other time. */
+void turns_wake(struct turns *turns, struct turn *turn);
+void turns_remove(struct turns *turns, struct turn *turn);
+
+/* Serves for TURNS_SERVED_NS, or until nothing waits. Called by the loop. */
+void turns_serve(struct turns *turns);
+
+#endif
