@@ -387,8 +387,14 @@ static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_r
 	device->traits.cache = said->cache;
 	(void)snprintf(device->traits.kind, sizeof(device->traits.kind), "%s", said->kind);
 	(void)snprintf(device->traits.arch, sizeof(device->traits.arch), "%s", said->arch);
-	if (store_intern(devices->store, STORE_DEVICE, said->identity, &device->key, error) != 0)
+	if (store_intern(devices->store, STORE_DEVICE, said->identity, &device->key, error) != 0 ||
+	        store_intern(devices->store, STORE_DEVICE, said->id, &device->place, error) != 0 ||
+	        store_intern(devices->store, STORE_IDENTITY, said->identity, &device->occupant, error) != 0)
 		goto fail;
+	if (batch != NULL && store_batch_identity(batch, device->place, device->occupant) != 0) {
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for an identity");
+		goto fail;
+	}
 	if (!ft_read_array(&kernels, &count)) {
 		(void)ft_fail_field(error, FT_E_BAD_REQUEST, "kernels", "no list", "a list");
 		goto fail;

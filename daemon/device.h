@@ -42,7 +42,9 @@ struct device {
 	enum device_state state;
 	struct ft_runner_device shown;
 	struct ft_traits traits;
-	uint32_t key; /* interned identity of the device: equal devices share it; 0 while probing */
+	uint32_t key;      /* interned identity of the device: equal devices share it; 0 while probing */
+	uint32_t place;    /* interned: its id, whose device has a history: `cpu:0` may become another */
+	uint32_t occupant; /* interned: the device's identity, as that history has it */
 	struct runner_slot *slot;
 	struct device *next_retired;
 	uint32_t kernel_count;

@@ -195,12 +195,30 @@ int lookup_without_store(struct store *store, const struct subject *subject, str
 	return subject_standard(subject, &answer->config, error);
 }
 
+/* Whether the answers of that moment were those of today's device under today's software. An identity of 0: it was just
+ * heard for the first time, and that is not stored yet. */
+static int check_generation(
+        struct store *store, const struct subject *subject, uint64_t generation, struct ft_error *error)
+{
+	const struct device *device = subject->device;
+	uint32_t occupant = store_device_identity(store, device->place, generation);
+	uint32_t identity = store_device_identity(store, subject->kernel->subject, generation);
+
+	if (occupant != 0 && occupant != device->occupant)
+		return ft_fail(error, FT_E_GENERATION, "at generation %llu, %s was another device",
+		        (unsigned long long)generation, device->shown.id);
+	if (identity != 0 && identity != subject->kernel->identity)
+		return ft_fail(error, FT_E_GENERATION,
+		        "generation %llu was answered under another compiler, driver or kernel source",
+		        (unsigned long long)generation);
+	return 0;
+}
+
 int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
         struct ft_answer *answer, enum lookup_source *source, struct ft_error *error)
 {
 	const char *reason = "no result yet";
 	struct store_answer known;
-	uint32_t identity;
 	bool near = false;
 	int found = 0;
 
@@ -214,12 +232,8 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 		answer->device[0] = '\0';
 		goto standard;
 	}
-	/* None: the device was just heard for the first time, and that is not stored yet. */
-	identity = generation != 0 ? store_device_identity(store, subject->kernel->subject, generation) : 0;
-	if (identity != 0 && identity != subject->kernel->identity)
-		return ft_fail(error, FT_E_GENERATION,
-		        "generation %llu was answered under another compiler, driver or kernel source",
-		        (unsigned long long)generation);
+	if (generation != 0 && check_generation(store, subject, generation, error) != 0)
+		return -1;
 	found = lookup_known(store, subject, generation, &known, error);
 	if (found < 0)
 		return -1;

@@ -335,9 +335,14 @@ def test_a_generation_that_cannot_be_honoured_is_never_answered_otherwise(daemon
     daemon.tune()
     token = daemon.lookup()["token"]
     uuid, counter = token.split(":")
-    for bad in (f"{uuid}:{int(counter) + 1000}", f"{uuid}:0", f"{uuid}:-1", f"{uuid}:x", uuid, "x:1", f"{uuid}:",
-                f"{uuid}:{2**64}", f"00000000-0000-4000-8000-000000000000:{counter}"):
-        refused(at(daemon, bad, check=False))
+    for other in (f"{uuid}:{int(counter) + 1000}", f"{uuid}:0", f"00000000-0000-4000-8000-000000000000:{counter}"):
+        refused(at(daemon, other, check=False))
+    for bad in (f"{uuid}:-1", f"{uuid}:x", uuid, "x:1", f"{uuid}:", f"{uuid}:{2**64}"):
+        done = at(daemon, bad, check=False)
+        assert done.status == 2 and bad in done.json["error"]["message"], done
+        with daemon.peer() as peer, pytest.raises(harness.RpcError) as refusal:
+            peer.call("lookup", kernel="rmsnorm", problem=problem(), generation=bad)
+        assert refusal.value.code == "generation_unavailable"
     # The daemon is away, and this process had nothing of that generation.
     daemon.stop()
     refused(at(daemon, token, check=False), token)

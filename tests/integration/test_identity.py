@@ -137,6 +137,7 @@ def test_results_of_all_cores_are_not_served_on_one(daemons):
     daemon = daemons().start()
     tuned, = daemon.tune("--budget", 5, **SMALL)
     assert tuned["source"] == "tuned" and units(daemon) == len(affinity())
+    token = daemon.status()["token"]
     daemon.stop()
     daemon.prefix = ["taskset", "-c", str(affinity()[0])]
     daemon.start()
@@ -144,11 +145,15 @@ def test_results_of_all_cores_are_not_served_on_one(daemons):
     assert daemon.lookup(**SMALL)["source"] == "default"
     until(lambda: daemon.lookup(**SMALL)["reason"] != "probing", "the device is probed")
     assert daemon.lookup(**SMALL)["source"] == "default" and units(daemon) == 1
+    # The answers of that moment were another device's: there is nothing to fall back on.
+    of_old = daemon.ctl("--generation", token, "lookup", *shape(**SMALL), check=False)
+    assert of_old.status == 1 and of_old.json["error"]["code"] == "generation_unavailable", of_old
     daemon.stop()
     # And with its cores back, it has its results back.
     daemon.prefix = []
     daemon.start()
     until(lambda: daemon.lookup(**SMALL)["source"] == "tuned", "the old device's results are back")
+    assert daemon.ctl("--generation", token, "lookup", *shape(**SMALL)).json["source"] == "tuned"
 
 
 @needs_two_cores
