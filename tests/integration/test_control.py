@@ -339,7 +339,7 @@ def test_a_generation_that_cannot_be_honoured_is_never_answered_otherwise(daemon
         refused(at(daemon, other, check=False))
     for bad in (f"{uuid}:-1", f"{uuid}:x", uuid, "x:1", f"{uuid}:", f"{uuid}:{2**64}"):
         done = at(daemon, bad, check=False)
-        assert done.status == 2 and bad in done.json["error"]["message"], done
+        assert done.status == 2 and bad[:36] in done.json["error"]["message"], done
         with daemon.peer() as peer, pytest.raises(harness.RpcError) as refusal:
             peer.call("lookup", kernel="rmsnorm", problem=problem(), generation=bad)
         assert refusal.value.code == "generation_unavailable"
