@@ -65,6 +65,8 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 	answer->generation = read.generation;
 	answer->time_ns = read.time_ns;
 	answer->default_time_ns = read.default_time_ns;
+	answer->gain_least_ppm = read.gain_least_ppm;
+	answer->unsettled = read.unsettled;
 	answer->tuned_at_ns = read.tuned_at_ns;
 	answer->tuned_m = read.tuned_m;
 	answer->revision = read.revision;

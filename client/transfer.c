@@ -33,6 +33,8 @@ static int show_row(struct ft_view view, struct flytune_row *shown, struct ft_er
 	snprintf(shown->origin, sizeof shown->origin, "%s", row.origin);
 	shown->time_ps = row.time_ps;
 	shown->default_time_ps = row.default_time_ps;
+	shown->gain_least_ppm = row.gain_least_ppm;
+	shown->unsettled = row.unsettled;
 	shown->tuned_at_ns = row.tuned_at_ns;
 	shown->pinned_at_ns = row.pinned_at_ns;
 	shown->field_count = values_show(&row.problem, shown->field);
@@ -334,6 +336,8 @@ static int read_row(const struct flytune_row *given, struct ft_row *row, struct 
 	snprintf(row->origin, sizeof row->origin, "%s", given->origin);
 	row->time_ps = given->time_ps;
 	row->default_time_ps = given->default_time_ps;
+	row->gain_least_ppm = given->gain_least_ppm;
+	row->unsettled = given->unsettled != 0;
 	row->tuned_at_ns = given->tuned_at_ns;
 	row->pinned_at_ns = given->pinned_at_ns;
 	if (read_fields(given, &row->problem, error) != 0 ||

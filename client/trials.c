@@ -88,6 +88,8 @@ static int read_trials(struct ft_view body, flytune_trial_list *list, struct ft_
 	list->info.conclusive = reply.conclusive;
 	list->info.sweep_ns = reply.sweep_ns;
 	list->info.band_ppm = reply.band_ppm;
+	list->info.gain_ppm = reply.gain_ppm;
+	list->info.gain_least_ppm = reply.gain_least_ppm;
 	snprintf(list->info.reason, sizeof list->info.reason, "%s", reply.reason);
 	return 0;
 }

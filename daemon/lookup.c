@@ -43,13 +43,20 @@ int lookup_token(struct store *store, const char *token, uint64_t *generation, s
 	return 0;
 }
 
+void lookup_times(const struct store_winner *winner, struct ft_answer *answer)
+{
+	answer->time_ns = (winner->time_ps + 500) / 1000;
+	answer->default_time_ns = (winner->default_time_ps + 500) / 1000;
+	answer->gain_least_ppm = winner->gain_least_ppm;
+	answer->unsettled = !winner->conclusive;
+	answer->tuned_at_ns = winner->tuned_at_ns;
+}
+
 static void take_winner(
         const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
 {
 	answer->config = winner->config;
-	answer->time_ns = (winner->time_ps + 500) / 1000;
-	answer->default_time_ns = (winner->default_time_ps + 500) / 1000;
-	answer->tuned_at_ns = winner->tuned_at_ns;
+	lookup_times(winner, answer);
 	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
 }
 
@@ -161,6 +168,7 @@ static bool look_near(void *data, uint64_t ladder, const struct store_answer *kn
 		/* Times were measured at another size: they say nothing of this one. */
 		search->answer->time_ns = 0;
 		search->answer->default_time_ns = 0;
+		search->answer->gain_least_ppm = 0;
 	}
 	return !search->found;
 }
@@ -262,6 +270,8 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 			*source = LOOKUP_IMPORTED;
 			answer->time_ns = (known.import.time_ps + 500) / 1000;
 			answer->default_time_ns = (known.import.default_time_ps + 500) / 1000;
+			answer->gain_least_ppm = known.import.gain_least_ppm;
+			answer->unsettled = known.import.unsettled;
 			answer->tuned_at_ns = known.import.at_ns;
 			if (strcmp(known.import.identity, subject->kernel->identity_text) != 0)
 				reason = "measured under another identity";
@@ -271,7 +281,8 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 		}
 		reason = "imported config is not in the space";
 	}
-	answer->time_ns = answer->default_time_ns = answer->tuned_at_ns = 0;
+	answer->time_ns = answer->default_time_ns = answer->tuned_at_ns = answer->gain_least_ppm = 0;
+	answer->unsettled = false;
 	answer->identity[0] = '\0';
 	if (answer_nearest(store, subject, generation, answer, &near, error) != 0)
 		return -1;

@@ -28,6 +28,8 @@ bool lookup_serves(const struct subject *subject, struct store_winner *winner);
 bool lookup_settled(const struct subject *subject, struct store_winner *winner);
 /* Which of these trials is the winner that is served; -1: none. */
 int32_t lookup_served(struct store *store, const struct subject *subject, const struct trials *trials);
+/* Times, gain and date of a winner. */
+void lookup_times(const struct store_winner *winner, struct ft_answer *answer);
 /* What is to be said of a winner that is served; "" if nothing is. */
 const char *lookup_winner_reason(const struct store_winner *winner);
 /* Answers a subject as of now, or of a generation (0: now). Call between store_begin and store_end. */

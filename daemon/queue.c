@@ -379,9 +379,7 @@ static int make_answer(struct queue *queue, struct job *job, uint64_t generation
 	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", lookup_winner_reason(winner));
 	answer->generation = generation;
 	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", subject->kernel->identity_hash);
-	answer->time_ns = (winner->time_ps + 500) / 1000;
-	answer->default_time_ns = (winner->default_time_ps + 500) / 1000;
-	answer->tuned_at_ns = winner->tuned_at_ns;
+	lookup_times(winner, answer);
 	ft_writer_reset(&job->answer);
 	ft_encode(&job->answer, &ft_answer_message, answer);
 	free(answer);
@@ -505,8 +503,8 @@ static int add_winner(struct queue *queue, struct job *job, struct store_batch *
 	trials_decide(trials, members, queue->options->band_ppm, true, true, standing, &decision);
 	trials->winner = (int32_t)keep_tied_winner(queue, trials, standing);
 	winner->config = trials->trial[trials->winner].config;
-	winner->time_ps = standing[trials->winner].median_ps;
-	winner->default_time_ps = standing[trials->standard].median_ps;
+	trials_time_winner(trials, members, queue->options->band_ppm, (uint32_t)trials->winner,
+	        standing[trials->winner].median_ps, winner);
 	free(standing);
 	if (store_batch_winner(batch, &subject->key, &subject->problem, winner) != 0)
 		return -1;

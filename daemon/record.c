@@ -344,9 +344,11 @@ static bool read_u32(struct ft_cursor *cursor, uint32_t *value)
 enum {
 	ANSWER_ELEMENTS = 5,
 	PIN_ELEMENTS = 3,
-	WINNER_ELEMENTS = 10,
-	WINNER_ELEMENTS_BEFORE = 9, /* without whether it was disturbed */
-	IMPORT_ELEMENTS = 6
+	WINNER_ELEMENTS = 11,
+	WINNER_ELEMENTS_BUSY = 10,  /* without the gain's bound */
+	WINNER_ELEMENTS_BEFORE = 9, /* nor whether it was disturbed */
+	IMPORT_ELEMENTS = 8,
+	IMPORT_ELEMENTS_BEFORE = 6 /* without the gain's bound, and whether it is settled */
 };
 
 void record_write_pin(struct ft_writer *writer, const struct store_pin *pin)
@@ -390,6 +392,7 @@ void record_write_winner(struct ft_writer *writer, const struct store_winner *wi
 	ft_write_bool(writer, winner->conclusive);
 	ft_write_uint(writer, winner->job);
 	ft_write_bool(writer, winner->busy);
+	ft_write_uint(writer, winner->gain_least_ppm);
 }
 
 static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
@@ -398,16 +401,17 @@ static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
 
 	winner->set = !ft_read_nil(cursor);
 	winner->busy = false;
+	winner->gain_least_ppm = 0;
 	if (!winner->set)
 		return true;
-	return take_array(cursor, &elements) &&
-	        (elements == WINNER_ELEMENTS || elements == WINNER_ELEMENTS_BEFORE) &&
-	        read_config(cursor, &winner->config) && read_u32(cursor, &winner->identity) &&
-	        read_u32(cursor, &winner->rule_revision) && take_uint(cursor, &winner->space_hash) &&
-	        take_uint(cursor, &winner->time_ps) && take_uint(cursor, &winner->default_time_ps) &&
-	        take_uint(cursor, &winner->tuned_at_ns) && ft_read_bool(cursor, &winner->conclusive) &&
-	        take_uint(cursor, &winner->job) &&
-	        (elements == WINNER_ELEMENTS_BEFORE || ft_read_bool(cursor, &winner->busy));
+	return take_array(cursor, &elements) && elements >= WINNER_ELEMENTS_BEFORE &&
+	        elements <= WINNER_ELEMENTS && read_config(cursor, &winner->config) &&
+	        read_u32(cursor, &winner->identity) && read_u32(cursor, &winner->rule_revision) &&
+	        take_uint(cursor, &winner->space_hash) && take_uint(cursor, &winner->time_ps) &&
+	        take_uint(cursor, &winner->default_time_ps) && take_uint(cursor, &winner->tuned_at_ns) &&
+	        ft_read_bool(cursor, &winner->conclusive) && take_uint(cursor, &winner->job) &&
+	        (elements < WINNER_ELEMENTS_BUSY || ft_read_bool(cursor, &winner->busy)) &&
+	        (elements < WINNER_ELEMENTS || take_uint(cursor, &winner->gain_least_ppm));
 }
 
 void record_write_import(struct ft_writer *writer, const struct store_import *import)
@@ -423,6 +427,8 @@ void record_write_import(struct ft_writer *writer, const struct store_import *im
 	ft_write_uint(writer, import->time_ps);
 	ft_write_uint(writer, import->default_time_ps);
 	ft_write_uint(writer, import->at_ns);
+	ft_write_uint(writer, import->gain_least_ppm);
+	ft_write_bool(writer, import->unsettled);
 }
 
 static bool read_import(struct ft_cursor *cursor, struct store_import *import)
@@ -432,12 +438,18 @@ static bool read_import(struct ft_cursor *cursor, struct store_import *import)
 	import->set = !ft_read_nil(cursor);
 	if (!import->set)
 		return true;
-	return take_array(cursor, &elements) && elements == IMPORT_ELEMENTS &&
+	import->gain_least_ppm = 0;
+	import->unsettled = false;
+	return take_array(cursor, &elements) &&
+	        (elements == IMPORT_ELEMENTS || elements == IMPORT_ELEMENTS_BEFORE) &&
 	        read_config(cursor, &import->config) &&
 	        ft_read_text_into(cursor, import->origin, sizeof(import->origin)) &&
 	        ft_read_text_into(cursor, import->identity, sizeof(import->identity)) &&
 	        take_uint(cursor, &import->time_ps) && take_uint(cursor, &import->default_time_ps) &&
-	        take_uint(cursor, &import->at_ns);
+	        take_uint(cursor, &import->at_ns) &&
+	        (elements == IMPORT_ELEMENTS_BEFORE ||
+	                (take_uint(cursor, &import->gain_least_ppm) &&
+	                        ft_read_bool(cursor, &import->unsettled)));
 }
 
 void record_write_answer(struct ft_writer *writer, const struct record_answer *answer)

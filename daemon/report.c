@@ -100,6 +100,9 @@ void method_trials(struct requests *requests, struct session *session, const str
 		memcpy(reply->reason, trials->reason, sizeof(reply->reason));
 		reply->sweep_ns = trials->sweep_ns;
 		reply->band_ppm = requests->options->band_ppm;
+		if (trials->winner >= 0)
+			trials_gain(trials, trials->count, requests->options->band_ppm,
+			        (uint32_t)trials->winner, &reply->gain_ppm, &reply->gain_least_ppm);
 		write_trials(trials, requests->options->band_ppm, &writer);
 	} else {
 		ft_write_array(&writer, 0);

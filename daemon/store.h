@@ -127,7 +127,9 @@ struct store_winner {
 	uint32_t identity; /* served as tuned only while it is the device's */
 	uint32_t rule_revision;
 	uint64_t space_hash; /* of the configs it was chosen from */
+	/* That of the default follows from the rounds that both were in: their ratio is the gain. 0: it was in none. */
 	uint64_t time_ps, default_time_ps;
+	uint64_t gain_least_ppm; /* of the gain, with 99.5 % confidence, in millionths; 0: not known */
 	uint64_t tuned_at_ns;
 	bool conclusive;
 	bool busy; /* measured while something else used the device */
@@ -139,7 +141,8 @@ struct store_import {
 	struct ft_config config;
 	char origin[64];
 	char identity[FT_IDENTITY_SIZE]; /* under which it was measured, there */
-	uint64_t time_ps, default_time_ps;
+	uint64_t time_ps, default_time_ps, gain_least_ppm;
+	bool unsettled;
 	uint64_t at_ns;
 };
 

@@ -55,13 +55,9 @@ int sweep_init(struct sweep *sweep, uv_loop_t *loop, struct devices *devices, st
 
 /* ---- deciding ---- */
 
-void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
-        struct ft_standing *standing, struct ft_decision *decision)
+static uint32_t line_up(
+        const struct trials *trials, uint32_t members, bool final, struct ft_contender *contender)
 {
-	struct ft_contender contender[FT_SPACE_MAX];
-	struct ft_rule rule = ft_rule_usual;
-
-	rule.band_ppm = band_ppm;
 	if (members > FT_SPACE_MAX)
 		members = FT_SPACE_MAX;
 	for (uint32_t i = 0; i < members; i++) {
@@ -74,7 +70,45 @@ void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_
 		        .sample_ps = trial->sample_ps,
 		};
 	}
+	return members;
+}
+
+void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
+        struct ft_standing *standing, struct ft_decision *decision)
+{
+	struct ft_contender contender[FT_SPACE_MAX];
+	struct ft_rule rule = ft_rule_usual;
+
+	rule.band_ppm = band_ppm;
+	members = line_up(trials, members, final, contender);
 	ft_decide(&rule, contender, members, trials->standard, trials->rounds, ended, standing, decision);
+}
+
+void trials_gain(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t winner,
+        uint64_t *gain_ppm, uint64_t *least_ppm)
+{
+	struct ft_contender contender[FT_SPACE_MAX];
+	struct ft_standing *standing = calloc(FT_SPACE_MAX, sizeof(*standing));
+	struct ft_rule rule = ft_rule_usual;
+	struct ft_gain gain = {0};
+
+	rule.band_ppm = band_ppm;
+	members = line_up(trials, members, true, contender);
+	if (standing != NULL)
+		ft_gain(&rule, contender, members, trials->standard, trials->rounds, winner, standing, &gain);
+	free(standing);
+	*gain_ppm = (uint64_t)llround(gain.ratio * 1e6);
+	*least_ppm = (uint64_t)llround(gain.low * 1e6);
+}
+
+void trials_time_winner(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t index,
+        uint64_t time_ps, struct store_winner *winner)
+{
+	uint64_t gain_ppm;
+
+	trials_gain(trials, members, band_ppm, index, &gain_ppm, &winner->gain_least_ppm);
+	winner->time_ps = time_ps;
+	winner->default_time_ps = (uint64_t)llround((double)time_ps * (double)gain_ppm / 1e6);
 }
 
 void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tried, uint64_t *settled)
@@ -719,9 +753,15 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	}
 	if (decision->verdict == FT_VERDICT_WINNER &&
 	        (alone ? change < check_slower : decision->winner == (size_t)index || now->tied)) {
-		(void)ft_fail(&why, FT_E_RUNNER, "the winner holds%s; it takes %.1f %% %s than when it won",
+		(void)ft_fail(&why, FT_E_RUNNER,
+		        "the winner holds%s; it takes %.1f %% %s than when it won (%.4g µs)",
 		        alone ? ": it is the default" : " against the default",
-		        (change < 0 ? -change : change) * 100, change < 0 ? "less" : "more");
+		        (change < 0 ? -change : change) * 100, change < 0 ? "less" : "more",
+		        (double)sweep->held.time_ps / 1e6);
+		/* What it takes now is what was asked; nothing of that is stored. */
+		trials_time_winner(trials, sweep->members, sweep->options->band_ppm, (uint32_t)index,
+		        now->median_ps, &sweep->held);
+		sweep->held.conclusive = decision->conclusive;
 		end(sweep, SWEEP_HELD, &why);
 		return;
 	}

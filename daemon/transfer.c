@@ -23,6 +23,7 @@ enum {
 };
 
 static const uint64_t time_max_ps = UINT64_C(3600) * 1000000000000;
+static const uint64_t gain_max_ppm = UINT64_C(1000000000) * 1000000;
 static const uint64_t date_max_ns = UINT64_C(253402300799) * 1000000000; /* the end of the year 9999 */
 
 /* ---- export ---- */
@@ -71,6 +72,8 @@ static bool fill_row(struct outgoing *out, const struct store_key *key, const st
 		(void)snprintf(row->origin, sizeof(row->origin), "%s", store_uuid(store));
 		row->time_ps = answer->winner.time_ps;
 		row->default_time_ps = answer->winner.default_time_ps;
+		row->gain_least_ppm = answer->winner.gain_least_ppm;
+		row->unsettled = !answer->winner.conclusive;
 		row->tuned_at_ns = answer->winner.tuned_at_ns;
 	} else if (answer->import.set) {
 		row->config = answer->import.config;
@@ -78,6 +81,8 @@ static bool fill_row(struct outgoing *out, const struct store_key *key, const st
 		(void)snprintf(row->origin, sizeof(row->origin), "%s", answer->import.origin);
 		row->time_ps = answer->import.time_ps;
 		row->default_time_ps = answer->import.default_time_ps;
+		row->gain_least_ppm = answer->import.gain_least_ppm;
+		row->unsettled = answer->import.unsettled;
 		row->tuned_at_ns = answer->import.at_ns;
 	}
 	return row->config.count > 0 || row->pin.count > 0;
@@ -338,7 +343,8 @@ static int check_texts(const struct ft_row *row, struct ft_error *error)
 			return ft_fail_field(
 			        error, FT_E_BAD_REQUEST, "config", "missing", "given, or else a pin");
 		if (row->identity[0] != '\0' || row->origin[0] != '\0' || row->time_ps != 0 ||
-		        row->default_time_ps != 0 || row->tuned_at_ns != 0)
+		        row->default_time_ps != 0 || row->gain_least_ppm != 0 || row->unsettled ||
+		        row->tuned_at_ns != 0)
 			return ft_fail_field(error, FT_E_BAD_REQUEST, "config", "missing",
 			        "given, since the row says how it was measured");
 	} else if (check_text("identity", row->identity, FT_IDENTITY_SIZE, signs, error) != 0 ||
@@ -347,6 +353,12 @@ static int check_texts(const struct ft_row *row, struct ft_error *error)
 	}
 	if (row->pin.count == 0 && row->pinned_at_ns != 0)
 		return ft_fail_field(error, FT_E_BAD_REQUEST, "pin", "missing", "given, since it has a date");
+	if (row->time_ps != 0 && row->time_ps < FT_SAMPLE_LEAST_PS)
+		return ft_fail_field(error, FT_E_BAD_VALUE, "time_ps", "less than any launch takes",
+		        "0, or 1,000 or more");
+	if (check_number("gain_least_ppm", row->gain_least_ppm, gain_max_ppm, "at most a billion times",
+	            error) != 0)
+		return -1;
 	if (check_number("time_ps", row->time_ps, time_max_ps, "at most an hour", error) != 0 ||
 	        check_number("default_time_ps", row->default_time_ps, time_max_ps, "at most an hour",
 	                error) != 0 ||
@@ -492,6 +504,8 @@ static int add_slots(struct transfer *transfer, struct store_batch *batch, const
 		import->config = row->config;
 		import->time_ps = row->time_ps;
 		import->default_time_ps = row->default_time_ps;
+		import->gain_least_ppm = row->gain_least_ppm;
+		import->unsettled = row->unsettled;
 		import->at_ns = row->tuned_at_ns;
 		(void)snprintf(import->origin, sizeof(import->origin), "%s", row->origin);
 		(void)snprintf(import->identity, sizeof(import->identity), "%s", row->identity);

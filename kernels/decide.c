@@ -517,41 +517,61 @@ static uint32_t fewest(const struct race *race, bool counting)
 	return least;
 }
 
+/* Who is there, and how many of those that can win were measured. */
+static size_t begin(struct race *race, const struct ft_rule *rule, const struct ft_contender *contender,
+        size_t count, size_t standard, size_t rounds, struct ft_standing *standing, size_t *alive)
+{
+	size_t measured = 0;
+	race->contender = contender;
+	race->standing = standing;
+	race->count = count;
+	race->standard = standard;
+	race->rounds = rounds < FT_ROUNDS_MAX ? rounds : FT_ROUNDS_MAX;
+	race->min_rounds = rule->min_rounds > ROUNDS_LEAST ? rule->min_rounds : ROUNDS_LEAST;
+	/* From whole numbers and with the last bits to spare: a ratio of just the band is within it. */
+	race->edge = 2.0 * rule->band_ppm / (2e6 + rule->band_ppm) + EDGE_SLACK;
+	*alive = 0;
+	for (size_t i = 0; i < count; i++) {
+		standing[i] = (struct ft_standing){0};
+		race->measured[i] = 0;
+		for (size_t r = 0; contender[i].sample_ps && r < race->rounds; r++)
+			race->measured[i] += is_sample(contender[i].sample_ps[r]);
+		race->pace_ps[i] = pace_of(race, i);
+		if (!can_win(race, i))
+			continue;
+		*alive += 1;
+		measured += race->measured[i] > 0;
+	}
+	return measured;
+}
+
+/* Until nobody is dropped: so the decision is the same whether these drops are applied to its contenders or not. */
+static void place(struct race *race)
+{
+	do {
+		find_slow(race);
+		summarise_all(race);
+		find_best(race);
+		pool_scatter(race);
+	} while (place_all(race));
+}
+
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
         size_t standard, size_t rounds, bool ended, struct ft_standing *standing,
         struct ft_decision *decision)
 {
 	struct race race;
-	size_t alive = 0;
-	size_t measured = 0;
+	size_t alive;
+	size_t measured;
 	uint32_t max_rounds = rule->max_rounds < FT_ROUNDS_MAX ? rule->max_rounds : FT_ROUNDS_MAX;
 
 	*decision = (struct ft_decision){.verdict = FT_VERDICT_NONE};
-	for (size_t i = 0; i < count; i++)
-		standing[i] = (struct ft_standing){0};
 	if (count > FT_SPACE_MAX) {
 		snprintf(decision->reason, sizeof decision->reason, "%zu configs, more than %d", count,
 		        FT_SPACE_MAX);
 		return;
 	}
-	race.contender = contender;
-	race.standing = standing;
-	race.count = count;
-	race.standard = standard;
-	race.rounds = rounds < FT_ROUNDS_MAX ? rounds : FT_ROUNDS_MAX;
-	race.min_rounds = rule->min_rounds > ROUNDS_LEAST ? rule->min_rounds : ROUNDS_LEAST;
-	/* From whole numbers and with the last bits to spare: a ratio of just the band is within it. */
-	race.edge = 2.0 * rule->band_ppm / (2e6 + rule->band_ppm) + EDGE_SLACK;
-	for (size_t i = 0; i < count; i++) {
-		race.measured[i] = 0;
-		for (size_t r = 0; contender[i].sample_ps && r < race.rounds; r++)
-			race.measured[i] += is_sample(contender[i].sample_ps[r]);
-		race.pace_ps[i] = pace_of(&race, i);
-		if (!can_win(&race, i))
-			continue;
-		alive++;
-		measured += race.measured[i] > 0;
-	}
+	measured = begin(&race, rule, contender, count, standard, rounds, standing, &alive);
 	if (!alive) {
 		snprintf(decision->reason, sizeof decision->reason, "no config is left that can win");
 		return;
@@ -563,14 +583,7 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 		        decision->verdict == FT_VERDICT_NONE ? "" : " yet");
 		return;
 	}
-	/* Until nobody is dropped: so the decision is the same whether these drops are applied to its
-	 * contenders or not. */
-	do {
-		find_slow(&race);
-		summarise_all(&race);
-		find_best(&race);
-		pool_scatter(&race);
-	} while (place_all(&race));
+	place(&race);
 	for (size_t r = 0; r < race.rounds; r++)
 		decision->slow += race.slow[r];
 	bool revived = false;
@@ -585,4 +598,35 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 		standing[i].revive = is_to_be_revived(&race, i);
 		standing[i].drop = standing[i].drop && !standing[i].revive;
 	}
+}
+
+void ft_gain(const struct ft_rule *rule, const struct ft_contender *contender, size_t count, size_t standard,
+        size_t rounds, size_t winner, struct ft_standing *standing, struct ft_gain *gain)
+{
+	struct race race;
+	struct ft_pair pair = {0};
+	size_t alive;
+	double low;
+	double high;
+
+	*gain = (struct ft_gain){0};
+	if (count > FT_SPACE_MAX || standard >= count || winner >= count ||
+	        begin(&race, rule, contender, count, standard, rounds, standing, &alive) == 0)
+		return;
+	place(&race);
+	if (winner == standard) {
+		*gain = (struct ft_gain){.rounds = race.measured[winner], .ratio = 1, .low = 1};
+		return;
+	}
+	compare(contender[standard].sample_ps, contender[winner].sample_ps, race.slow, race.rounds, &pair);
+	/* Slow rounds are better than none. */
+	if (!pair.rounds)
+		compare(contender[standard].sample_ps, contender[winner].sample_ps, NULL, race.rounds, &pair);
+	if (!pair.rounds)
+		return;
+	gain->rounds = pair.rounds;
+	gain->ratio = ratio_of(pair.shift);
+	interval(&pair, &race.pool, &low, &high);
+	if (pair.freedom >= 1 && low > -2)
+		gain->low = ratio_of(low);
 }

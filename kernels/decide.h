@@ -73,6 +73,13 @@ struct ft_decision {
 	char reason[128]; /* in plain words */
 };
 
+/* What a winner gains over the default: from the rounds that both were in alone, never from medians of different ones. */
+struct ft_gain {
+	uint32_t rounds; /* that both were in; 0: nothing is known, and the rest is 0 */
+	double ratio;    /* the default's time to the winner's: 1.2 is 20 % longer */
+	double low; /* the lower end of its 99.5 % confidence interval; 0: the rounds are too few to say */
+};
+
 /* Contenders stand in the order of the tie rule, but for the default at index `standard`, which goes before
  * all (any index from `count` up: there is no default). With `ended` (budget over, cancelled for good) it
  * decides at once from what there is; a config without a sample then cannot win. `standing` has `count`
@@ -81,5 +88,9 @@ struct ft_decision {
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
         size_t standard, size_t rounds, bool ended, struct ft_standing *standing,
         struct ft_decision *decision);
+
+/* Of any of the contenders, by the same rounds that a decision counts. Overwrites `standing`. */
+void ft_gain(const struct ft_rule *rule, const struct ft_contender *contender, size_t count, size_t standard,
+        size_t rounds, size_t winner, struct ft_standing *standing, struct ft_gain *gain);
 
 #endif

@@ -63,7 +63,10 @@ FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 	F(UINT, generation, 0, FT_REQUIRED)                                                                  \
 	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL) /* under which the answer was measured */               \
 	F(UINT, time_ns, 0, FT_OPTIONAL)                                                                     \
-	F(UINT, default_time_ns, 0, FT_OPTIONAL)                                                             \
+	F(UINT, default_time_ns, 0,                                                                          \
+	        FT_OPTIONAL) /* by the rounds that both were in: over time_ns, the gain */                   \
+	F(UINT, gain_least_ppm, 0, FT_OPTIONAL) /* its lower bound, in millionths; 0: not known */           \
+	F(BOOL, unsettled, 0, FT_OPTIONAL)      /* the race ended before it was settled */                   \
 	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                 \
 	F(UINT, tuned_m, 0, FT_OPTIONAL)  /* nearest: the ladder field's value that was tuned */             \
 	F(UINT, revision, 0, FT_OPTIONAL) /* of the default's rule */                                        \
@@ -197,20 +200,23 @@ FT_DECLARE_MESSAGE(trials_request, FT_TRIALS_REQUEST)
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 
-#define FT_TRIALS_REPLY(F)                                                                            \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                    \
-	F(PROBLEM, problem, 0, FT_REQUIRED)                                                           \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                               \
-	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)                                                  \
-	F(UINT, rounds, 0, FT_OPTIONAL)                                                               \
-	F(UINT, seed, 0, FT_OPTIONAL)                                                                 \
-	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                           \
-	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, in the runner's words */ \
-	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL) /* why the winner won */                         \
-	F(UINT, sweep_ns, 0, FT_OPTIONAL)            /* time spent sweeping, over all sweeps of it */ \
-	F(UINT, band_ppm, 0, FT_OPTIONAL)            /* configs this close to the best are tied */    \
-	F(RAW, knobs, 0, FT_OPTIONAL)                /* schema_knob */                                \
-	F(RAW, trials, 0, FT_REQUIRED)               /* trial */
+#define FT_TRIALS_REPLY(F)                                                                               \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                       \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                              \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                  \
+	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)                                                     \
+	F(UINT, rounds, 0, FT_OPTIONAL)                                                                  \
+	F(UINT, seed, 0, FT_OPTIONAL)                                                                    \
+	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                              \
+	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, in the runner's words */    \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL) /* why the winner won */                            \
+	F(UINT, sweep_ns, 0, FT_OPTIONAL)            /* time spent sweeping, over all sweeps of it */    \
+	F(UINT, band_ppm, 0, FT_OPTIONAL)            /* configs this close to the best are tied */       \
+	F(UINT, gain_ppm, 0,                                                                             \
+	        FT_OPTIONAL) /* the default's time over the winner's, by the rounds that both were in */ \
+	F(UINT, gain_least_ppm, 0, FT_OPTIONAL)                                                          \
+	F(RAW, knobs, 0, FT_OPTIONAL)  /* schema_knob */                                                 \
+	F(RAW, trials, 0, FT_REQUIRED) /* trial */
 FT_DECLARE_MESSAGE(trials_reply, FT_TRIALS_REPLY)
 
 #define FT_CODE_REQUEST(F)                         \
@@ -355,7 +361,10 @@ FT_DECLARE_MESSAGE(pause_reply, FT_PAUSE_REPLY)
 	F(TEXT, identity, FT_IDENTITY_WHOLE_SIZE, FT_OPTIONAL) /* under which it was measured */            \
 	F(TEXT, origin, 64, FT_OPTIONAL)                       /* the UUID of the store that measured it */ \
 	F(UINT, time_ps, 0, FT_OPTIONAL)                                                                    \
-	F(UINT, default_time_ps, 0, FT_OPTIONAL)                                                            \
+	F(UINT, default_time_ps, 0,                                                                         \
+	        FT_OPTIONAL) /* by the rounds that both were in: over time_ps, the gain */                  \
+	F(UINT, gain_least_ppm, 0, FT_OPTIONAL)                                                             \
+	F(BOOL, unsettled, 0, FT_OPTIONAL)                                                                  \
 	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                \
 	F(CONFIG, pin, 0, FT_OPTIONAL)                                                                      \
 	F(UINT, pinned_at_ns, 0, FT_OPTIONAL)

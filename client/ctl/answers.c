@@ -100,6 +100,10 @@ static char *row_json(const struct flytune_row *row, const char *device, const c
 		document_text(&json, "origin", row->origin);
 		document_count(&json, "time_ps", row->time_ps);
 		document_count(&json, "default_time_ps", row->default_time_ps);
+		if (row->gain_least_ppm != 0)
+			document_count(&json, "gain_least_ppm", row->gain_least_ppm);
+		if (row->unsettled)
+			document_bool(&json, "unsettled", true);
 		set_date(&json, "tuned_at", row->tuned_at_ns);
 	}
 	if (row->pin_count > 0) {
@@ -415,10 +419,21 @@ static bool read_hashed(
 	return true;
 }
 
+static bool read_unsettled(const struct reading *reading, json_t *row, struct flytune_row *read)
+{
+	json_t *value = json_object_get(row, "unsettled");
+
+	if (value != NULL && !json_is_boolean(value))
+		return refuse(reading, "unsettled", kind_of(value), "true or false");
+	read->unsettled = json_is_true(value);
+	return true;
+}
+
 static bool read_row(const struct reading *reading, json_t *row, struct flytune_row *read)
 {
 	static const char *const names[] = {"kernel", "problem", "device", "config", "identity", "origin",
-	        "time_ps", "default_time_ps", "tuned_at", "pin", "pinned_at", NULL};
+	        "time_ps", "default_time_ps", "gain_least_ppm", "unsettled", "tuned_at", "pin", "pinned_at",
+	        NULL};
 
 	if (!json_is_object(row))
 		return refuse(reading, "the row", kind_of(row), "an object");
@@ -435,7 +450,7 @@ static bool read_row(const struct reading *reading, json_t *row, struct flytune_
 	if (read->knob_count == 0 && read->pin_count == 0)
 		return refuse(reading, "config", "missing", "given, or else a pin");
 	if (read->knob_count == 0) {
-		for (const char *const *name = names + 4; name < names + 8; name++) {
+		for (const char *const *name = names + 4; name < names + 10; name++) {
 			if (json_object_get(row, *name) != NULL)
 				return refuse(reading, *name, "given", "left out where there is no config");
 		}
@@ -445,7 +460,10 @@ static bool read_row(const struct reading *reading, json_t *row, struct flytune_
 	               sizeof read->identity) &&
 	        read_text(reading, row, "origin", read->origin, sizeof read->origin) &&
 	        read_count(reading, row, "time_ps", &read->time_ps) &&
-	        read_count(reading, row, "default_time_ps", &read->default_time_ps);
+	        read_count(reading, row, "default_time_ps", &read->default_time_ps) &&
+	        (json_object_get(row, "gain_least_ppm") == NULL ||
+	                read_count(reading, row, "gain_least_ppm", &read->gain_least_ppm)) &&
+	        read_unsettled(reading, row, read);
 }
 
 /* A table of long texts: each must be what its hash says. */

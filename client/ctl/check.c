@@ -40,7 +40,7 @@ static void print_text(
 	if (job->state != FLYTUNE_STATE_DONE)
 		printf("%s: %s\n", flytune_state_word(job->state), job->reason);
 	else
-		printf("%s%s\n  %s  %s\n", holds(job) ? "" : "swept anew: ", job->reason,
+		printf("%s%s\n  %s  %s now\n", holds(job) ? "" : "swept anew: ", job->reason,
 		        format_config(answer->knob, answer->knob_count, text),
 		        format_time(answer->time_ns * 1000, time));
 }

@@ -71,19 +71,13 @@ static bool story_begin(struct story *story, const flytune_problem *problem, con
 	return story->trial != NULL;
 }
 
-/* How much longer the default takes than the winner, from rounds that both were in; and at least. 0 if that
- * is not known. */
+/* How much longer the default takes than the winner, as the decision has it; and at least. 0 if that is not known. */
 static double gain_of(const struct story *story, double *least)
 {
-	const struct flytune_trial *winner = story->winner, *standard = story->standard;
+	const struct flytune_trials_info *info = &story->info;
 
-	*least = 0;
-	if (winner == NULL || standard == NULL || winner == standard || winner->ratio <= 0 ||
-	        standard->ratio <= 0)
-		return 0;
-	if (standard->ratio_low > 0 && winner->ratio_high > 0)
-		*least = standard->ratio_low / winner->ratio_high - 1;
-	return standard->ratio / winner->ratio - 1;
+	*least = info->gain_least_ppm > 0 ? (double)info->gain_least_ppm / 1e6 - 1 : 0;
+	return info->gain_ppm > 0 && story->winner != story->standard ? (double)info->gain_ppm / 1e6 - 1 : 0;
 }
 
 /* Trials know nothing of pins: what is served is asked for as a program would, but never with a sweep first. */
@@ -154,14 +148,14 @@ static void print_winner(const struct story *story)
 		        story->timed > 1 ? ": nothing was found that beats it clearly"
 		                         : ", and the only one that could be timed");
 	else if (gain != 0)
-		printf("It is %.1f %% faster than the default, %s (%s); at least %.1f %%, by the rounds that "
-		       "both were in.\n",
-		        gain * 100, config_text(story->standard, text),
-		        format_spread(story->standard->time_ps, story->standard->ci_ps, time),
-		        (least > 0 ? least : 0) * 100);
+		printf("It is %.1f %% faster than the default, %s; at least %.1f %%, by the rounds that both "
+		       "were "
+		       "in%s.\n",
+		        gain * 100, config_text(story->standard, text), (least > 0 ? least : 0) * 100,
+		        story->info.conclusive ? "" : " (unsettled)");
 	else if (story->standard != NULL)
-		printf("The default, %s, was not timed: it is %s.\n", config_text(story->standard, text),
-		        story->standard->status);
+		printf("What it gains over the default, %s, is not known: no round had both (%s).\n",
+		        config_text(story->standard, text), story->standard->status);
 	if (story->info.reason[0] != '\0')
 		printf("Why: %s.\n", story->info.reason);
 }
@@ -427,6 +421,7 @@ static void print_json(const struct story *story)
 	json_percent(&json, "gain_least_percent", gain != 0, least);
 	document_text(&json, "reason", story->info.reason);
 	document_bool(&json, "conclusive", story->info.conclusive);
+	document_bool(&json, "unsettled", story->winner != NULL && !story->info.conclusive);
 	json_tied(&json, story);
 	json_knobs(&json, story);
 	json_configs(&json, story);

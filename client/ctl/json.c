@@ -61,6 +61,21 @@ void json_values(struct document *json, const char *name, const struct flytune_v
 	document_end(json);
 }
 
+void json_gain(struct document *json, uint64_t time, uint64_t standard, uint64_t least_ppm, int unsettled)
+{
+	bool known = time != 0 && standard != 0;
+
+	if (known)
+		document_real(json, "gain", (double)standard / (double)time);
+	else
+		document_null(json, "gain");
+	if (known && least_ppm != 0)
+		document_real(json, "gain_least", (double)least_ppm / 1e6);
+	else
+		document_null(json, "gain_least");
+	document_bool(json, "unsettled", unsettled != 0);
+}
+
 void json_answer_members(
         struct document *json, const flytune_problem *problem, const struct flytune_answer *answer)
 {
@@ -80,6 +95,7 @@ void json_answer_members(
 	json_text(json, "identity", answer->identity);
 	json_us(json, "time_us", answer->time_ns * 1000);
 	json_us(json, "default_time_us", answer->default_time_ns * 1000);
+	json_gain(json, answer->time_ns, answer->default_time_ns, answer->gain_least_ppm, answer->unsettled);
 	json_date(json, "tuned_at", answer->tuned_at_ns);
 	if (answer->source == FLYTUNE_SOURCE_NEAREST)
 		document_count(json, "tuned_m", answer->tuned_m);

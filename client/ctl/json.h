@@ -11,6 +11,8 @@
 void json_config(struct document *json, const char *name, const struct flytune_knob *knob, uint32_t count);
 void json_problem(struct document *json, const char *name, const flytune_problem *problem);
 void json_values(struct document *json, const char *name, const struct flytune_value *value, uint32_t count);
+/* "gain", the default's time over the answer's, "gain_least" and "unsettled"; null where it is not known. */
+void json_gain(struct document *json, uint64_t time, uint64_t standard, uint64_t least_ppm, int unsettled);
 void json_answer_members(
         struct document *json, const flytune_problem *problem, const struct flytune_answer *answer);
 void json_job(struct document *json, const char *name, const struct flytune_job *job);

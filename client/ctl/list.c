@@ -18,7 +18,8 @@ struct shown {
 	uint32_t field_count, knob_count;
 	struct flytune_value field[FLYTUNE_FIELDS_MAX];
 	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
-	uint64_t time_ps, default_time_ps, at_ns;
+	uint64_t time_ps, default_time_ps, gain_least_ppm, at_ns;
+	int unsettled;
 };
 
 struct listing {
@@ -77,6 +78,8 @@ static int add(void *data, const struct flytune_row *row)
 	        strcmp(row->origin, listing->store) == 0 ? FLYTUNE_SOURCE_TUNED : FLYTUNE_SOURCE_IMPORTED);
 	shown->time_ps = row->time_ps;
 	shown->default_time_ps = row->default_time_ps;
+	shown->gain_least_ppm = row->gain_least_ppm;
+	shown->unsettled = row->unsettled;
 	shown->at_ns = row->tuned_at_ns;
 	return 0;
 }
@@ -123,6 +126,8 @@ static void print_json(const struct listing *listing, const struct flytune_expor
 		document_text(&json, "source", shown->source);
 		json_us(&json, "time_us", shown->time_ps);
 		json_us(&json, "default_time_us", shown->default_time_ps);
+		json_gain(&json, shown->time_ps, shown->default_time_ps, shown->gain_least_ppm,
+		        shown->unsettled);
 		json_date(&json, "since", shown->at_ns);
 		document_end(&json);
 	}
@@ -149,10 +154,9 @@ static void print_table(const struct listing *listing)
 		table_add(&table, "%s", shown->device[0] != '\0' ? shown->device : "another");
 		table_add(&table, "%s", format_config(shown->knob, shown->knob_count, text));
 		table_add(&table, "%s", format_time(shown->time_ps, time));
-		if (shown->time_ps != 0 && shown->default_time_ps != 0)
-			table_add(&table, "%.2f×", (double)shown->default_time_ps / (double)shown->time_ps);
-		else
-			table_add(&table, "%s", "");
+		table_add(&table, "%s",
+		        format_gain(shown->time_ps, shown->default_time_ps, shown->gain_least_ppm,
+		                shown->unsettled, time));
 		table_add(&table, "%s", shown->source);
 		table_add(&table, "%s", format_date(shown->at_ns, time));
 	}

@@ -12,7 +12,7 @@
 static void print_answer(const flytune_problem *problem, const struct flytune_answer *answer)
 {
 	struct table table;
-	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], standard[FORMAT_SIZE];
+	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], standard[FORMAT_SIZE], gain[FORMAT_SIZE];
 
 	table_init(&table, NULL, 2);
 	table_fact(&table, flytune_problem_kernel(problem), "%s", format_problem(problem, text));
@@ -23,10 +23,11 @@ static void print_answer(const flytune_problem *problem, const struct flytune_an
 	if (answer->source == FLYTUNE_SOURCE_NEAREST)
 		table_fact(&table, "tuned at m", "%" PRIu64, answer->tuned_m);
 	if (answer->time_ns != 0 && answer->default_time_ns != 0)
-		table_fact(&table, "time", "%s; the default takes %s, %.2f times as long",
+		table_fact(&table, "time", "%s; the default takes %s: %s",
 		        format_time(answer->time_ns * 1000, time),
 		        format_time(answer->default_time_ns * 1000, standard),
-		        (double)answer->default_time_ns / (double)answer->time_ns);
+		        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
+		                answer->unsettled, gain));
 	else
 		table_fact(&table, "time", "%s", format_time(answer->time_ns * 1000, time));
 	table_fact(&table, answer->source == FLYTUNE_SOURCE_PINNED ? "pinned" : "tuned", "%s",
@@ -100,10 +101,9 @@ static void print_table(const struct looked_up *all)
 		table_add(&table, "%s", format_problem(all->problems->problem[i], text));
 		table_add(&table, "%s", format_config(answer->knob, answer->knob_count, text));
 		table_add(&table, "%s", format_time(answer->time_ns * 1000, time));
-		if (answer->time_ns != 0 && answer->default_time_ns != 0)
-			table_add(&table, "%.2f×", (double)answer->default_time_ns / (double)answer->time_ns);
-		else
-			table_add(&table, "%s", "");
+		table_add(&table, "%s",
+		        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
+		                answer->unsettled, time));
 		table_add(&table, "%s", flytune_source_word(answer->source));
 		if (answer->source == FLYTUNE_SOURCE_NEAREST)
 			table_add(&table, "tuned at m=%" PRIu64, answer->tuned_m);

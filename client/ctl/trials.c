@@ -28,6 +28,7 @@ static void print_json(const flytune_problem *problem, const flytune_trial_list 
 	document_count(&json, "rounds", info.rounds);
 	document_count(&json, "seed", info.seed);
 	document_bool(&json, "conclusive", info.conclusive);
+	json_gain(&json, 1000000, info.gain_ppm, info.gain_least_ppm, info.gain_ppm > 0 && !info.conclusive);
 	json_text(&json, "method", info.method);
 	document_array(&json, "trials");
 	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++)
@@ -130,7 +131,7 @@ static enum ctl_exit print_table(const flytune_problem *problem, const flytune_t
 	const struct flytune_trial **order = calloc(count + 1, sizeof(const struct flytune_trial *));
 	struct flytune_trials_info info;
 	struct table table;
-	char text[FORMAT_LONG_SIZE];
+	char text[FORMAT_LONG_SIZE], gain[FORMAT_SIZE];
 
 	if (trial == NULL || order == NULL) {
 		free(trial);
@@ -148,6 +149,9 @@ static enum ctl_exit print_table(const flytune_problem *problem, const flytune_t
 	printf("%s %s on %s: %zu trials, %" PRIu64 " rounds%s\n", flytune_problem_kernel(problem),
 	        format_problem(problem, text), info.device, count, info.rounds,
 	        info.rounds > 0 && !info.conclusive ? ", not settled" : "");
+	if (info.gain_ppm != 0)
+		printf("the winner's gain over the default: %s\n",
+		        format_gain(1000000, info.gain_ppm, info.gain_least_ppm, !info.conclusive, gain));
 	if (info.method[0] != '\0')
 		printf("%s\n", info.method);
 	table_init(&table, head, sizeof head / sizeof head[0]);

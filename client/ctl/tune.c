@@ -101,10 +101,9 @@ static void print_row(struct table *table, const struct tuned *tuned)
 	}
 	table_add(table, "%s", format_config(answer->knob, answer->knob_count, text));
 	table_add(table, "%s", format_time(answer->time_ns * 1000, time));
-	if (answer->time_ns != 0 && answer->default_time_ns != 0)
-		table_add(table, "%.2f×", (double)answer->default_time_ns / (double)answer->time_ns);
-	else
-		table_add(table, "%s", "");
+	table_add(table, "%s",
+	        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
+	                answer->unsettled, time));
 	table_add(table, "%s", flytune_source_word(answer->source));
 	table_add(table, "%s", tuned->job.sweep_ns == 0 ? "" : format_duration(tuned->job.sweep_ns, time));
 	if (tuned->job.job == 0)

@@ -1,4 +1,6 @@
 """What `explain` and `trials` say of a sweep whose times are known."""
+import json
+
 from harness import shape
 
 
@@ -11,11 +13,56 @@ def test_the_gain_over_the_default_is_told(daemon, runner):
     assert said["conclusive"] and said["rounds"] >= 7 and said["sweep_s"] >= 0
     if winner["config"] != default["config"]:
         assert said["gain_percent"] > said["gain_least_percent"] > 0
-        measured = default["time_us"] / winner["time_us"] - 1
-        assert abs(said["gain_percent"] / 100 - measured) < 0.01
+        # One figure with its bound in every view.
+        gain, least = 1 + said["gain_percent"] / 100, 1 + said["gain_least_percent"] / 100
+        export = json.loads(daemon.ctl("export", "-", as_json=False).output)["answers"][0]
+        views = [daemon.lookup(), daemon.ctl("list").json["answers"][0], daemon.tune()[0], daemon.ctl("trials", *shape()).json,
+                 {"gain": export["default_time_ps"] / export["time_ps"], "gain_least": export["gain_least_ppm"] / 1e6,
+                  "unsettled": export.get("unsettled", False)}]
+        for view in views:
+            assert abs(view["gain"] - gain) < 1e-4 and abs(view["gain_least"] - least) < 1e-4, (view, gain, least)
+            assert view["unsettled"] is False
+        shown = f"{gain:.2f}× (≥{least:.2f})"
+        for words in (["lookup", *shape()], ["list"], ["tune", *shape()], ["trials", *shape()]):
+            assert shown in daemon.ctl(*words, as_json=False).output, (words, shown)
     text = daemon.ctl("explain", *shape(), as_json=False).output
     assert "wins with" in text and "Knobs" in text and "Measured in" in text
     assert "faster than the default" in text or "It is the default" in text
+
+
+def test_a_default_that_was_not_timed_has_no_gain_over_it(daemon, runner):
+    """Where it is out there is no figure in any view, whatever else was measured."""
+    daemon.tune()
+    default = next(at for at, trial in enumerate(daemon.trials()) if trial["default"])
+    daemon.ctl("forget", *shape())
+    runner.write(f"wrong {default}", "best 0" if default else "best 1")
+    tuned, = daemon.tune("--force")
+    for view in (tuned, daemon.lookup(), daemon.ctl("list").json["answers"][0], daemon.ctl("trials", *shape()).json):
+        assert view["gain"] is None and view["gain_least"] is None, view
+    assert daemon.ctl("explain", *shape()).json["gain_percent"] is None
+    text = daemon.ctl("explain", *shape(), as_json=False).output
+    assert "is not known: no round had both (wrong)" in text and "×" not in daemon.ctl("list", as_json=False).output
+
+
+def test_a_check_tells_what_it_measured_itself(daemon, runner):
+    """Times, duration and figures are of now: what is stored stays, and is told as what it was."""
+    runner.write("best 3")
+    tuned, = daemon.tune()
+    members = sum(trial["status"] != "pruned" for trial in daemon.trials())
+    runner.write("pace_us 1000", *[f"time {at} {200 + (abs(at - 3)) * 6}000000" for at in range(members)])
+    before = daemon.ctl("metrics", as_json=False).output
+    checked = daemon.ctl("check", *shape()).json
+    assert checked["holds"] and checked["config"] == tuned["config"]
+    assert abs(checked["time_us"] / tuned["time_us"] - 2) < 0.05, (checked, tuned)
+    assert f"({tuned['time_us']:.4g} µs)" in checked["said"], checked
+    assert abs(daemon.lookup()["time_us"] - tuned["time_us"]) < 0.01, "nothing of it is stored"
+    # A sweep counts what it took itself, once.
+    jobs = daemon.ctl("jobs").json["jobs"]
+    total = sum(job["sweep_s"] for job in jobs)
+    after = daemon.ctl("metrics", as_json=False).output
+    assert before != after
+    summed = next(float(line.split()[1]) for line in after.splitlines() if "_sweep_seconds_sum" in line)
+    assert abs(summed - total) < 1e-3 + 0.01 * total, (summed, jobs)
 
 
 def test_a_knob_that_changes_no_code_is_said_to_do_nothing(daemon, runner):

@@ -43,7 +43,8 @@ def test_the_answers_of_every_moment_are_what_they_were(golden):
     for name, moment in expected["moments"].items():
         for asked in moment["answers"]:
             now = daemon.ctl("--generation", moment["token"], "lookup", *shape(**asked["shape"])).json
-            assert lasting(now) == lasting(asked["answer"]), (name, asked["shape"])
+            # A later release may say more, and nothing else.
+            assert {**lasting(now), **lasting(asked["answer"])} == lasting(now), (name, asked["shape"])
     last = expected["moments"]["forgotten"]["answers"]
     for asked in last:
         now = daemon.lookup(**asked["shape"])

@@ -262,6 +262,9 @@ BAD_ROWS = [
     (lambda row: put(row, "origin", ""), "origin"),
     (lambda row: put(row, "time_ps", -1), "time_ps"),
     (lambda row: put(row, "time_ps", 2**62), "time_ps"),
+    (lambda row: put(row, "time_ps", 999), "time_ps"),
+    (lambda row: put(row, "gain_least_ppm", -1), "gain_least_ppm"),
+    (lambda row: put(row, "unsettled", 1), "unsettled"),
     (lambda row: put(row, "time_ps", 1e3), "time_ps"),
     (lambda row: put(row, "default_time_ps", "fast"), "default_time_ps"),
     (lambda row: put(row, "tuned_at", "yesterday"), "tuned_at"),
@@ -380,7 +383,7 @@ def test_duplicates_and_conflicts_are_refused_by_row(filled, tmp_path):
     first = data["answers"].index(row) + 1
     last = len(data["answers"]) + 1
     # The same problem said otherwise: a field at its default left out, the order changed.
-    for twin in (dict(row), {**row, "problem": {"dtype": "bf16", "n": 4096, "m": 512}}, {**row, "time_ps": 1}):
+    for twin in (dict(row), {**row, "problem": {"dtype": "bf16", "n": 4096, "m": 512}}, {**row, "time_ps": 1000}):
         path.write_text(json.dumps({**data, "answers": data["answers"] + [twin]}))
         done = filled.ctl("import", path, check=False)
         assert done.status in (1, 2) and f"row {last}:" in done.complaint and f"row {first}" in done.complaint

@@ -729,9 +729,39 @@ static void a_time_that_no_launch_takes_is_no_sample(void **state)
 	assert_int_equal(race.decision.verdict, FT_VERDICT_NONE);
 }
 
+/* The default was in the first rounds alone, when the machine was ten times slower: only what both were in is compared. */
+static void a_gain_is_that_of_the_rounds_that_both_were_in(void **state)
+{
+	static struct race race;
+	struct ft_gain gain;
+	const double slower[CONFIGS] = {0.05, 0, 0.01, 0.3};
+	(void)state;
+	race_start(&race, 4, 0);
+	for (size_t r = 0; r < 8; r++)
+		race_round(&race, slower, 0.001);
+	for (size_t i = 0; i < race.count; i++) {
+		for (size_t r = 0; r < race.rounds; r++)
+			race.sample_ps[i][r] *= 10;
+	}
+	race.contender[0].dropped = true;
+	for (size_t r = 0; r < 8; r++)
+		race_round(&race, slower, 0.001);
+	ft_gain(&race.rule, race.contender, race.count, 0, race.rounds, 1, race.standing, &gain);
+	assert_int_equal(gain.rounds, 8);
+	assert_true(gain.ratio > 1.045 && gain.ratio < 1.055);
+	assert_true(gain.low > 1.03 && gain.low <= gain.ratio);
+	ft_gain(&race.rule, race.contender, race.count, 1, race.rounds, 1, race.standing, &gain);
+	assert_true(gain.rounds == 16 && gain.ratio == 1 && gain.low == 1);
+	/* One that was never timed: nothing is known. */
+	race.contender[0].sample_ps = NULL;
+	ft_gain(&race.rule, race.contender, race.count, 0, race.rounds, 1, race.standing, &gain);
+	assert_true(gain.rounds == 0 && gain.ratio == 0 && gain.low == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_gain_is_that_of_the_rounds_that_both_were_in),
 	        cmocka_unit_test(a_time_that_no_launch_takes_is_no_sample),
 	        cmocka_unit_test(what_is_dropped_is_shown_as_slower_than_the_band),
 	        cmocka_unit_test(the_only_one_left_is_told_from_the_only_one_that_is_fast),

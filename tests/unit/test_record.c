@@ -320,9 +320,21 @@ static void a_winner_of_before_was_not_disturbed(void **state)
 	ft_writer_init_growing(&writer, 1 << 16);
 	ft_writer_init_growing(&slot, 1 << 16);
 	record_write_winner(&slot, &winner);
-	/* Ten elements, the last of which is one byte. */
-	assert_int_equal(slot.data[0], 0x9a);
+	/* Eleven elements, the last two of which are one byte each. */
+	assert_int_equal(slot.data[0], 0x9b);
 	slot.data[0] = 0x99;
+	record_write_answer(&writer,
+	        &(struct record_answer){.generation = 2,
+	                .problem = {(const uint8_t[]){0x90}, 1},
+	                .pin = {&nil, 1},
+	                .winner = {slot.data, slot.length - 2},
+	                .import = {&nil, 1}});
+	assert_true(record_read_answer((struct ft_view){writer.data, writer.length}, &answer));
+	assert_true(answer.winner.set && answer.winner.conclusive && answer.winner.job == 7);
+	assert_false(answer.winner.busy);
+	/* What was written between the two said that, and no bound of the gain. */
+	slot.data[0] = 0x9a;
+	ft_writer_reset(&writer);
 	record_write_answer(&writer,
 	        &(struct record_answer){.generation = 2,
 	                .problem = {(const uint8_t[]){0x90}, 1},
@@ -330,8 +342,7 @@ static void a_winner_of_before_was_not_disturbed(void **state)
 	                .winner = {slot.data, slot.length - 1},
 	                .import = {&nil, 1}});
 	assert_true(record_read_answer((struct ft_view){writer.data, writer.length}, &answer));
-	assert_true(answer.winner.set && answer.winner.conclusive && answer.winner.job == 7);
-	assert_false(answer.winner.busy);
+	assert_true(answer.winner.busy && answer.winner.gain_least_ppm == 0);
 	ft_writer_free(&slot);
 	ft_writer_free(&writer);
 }

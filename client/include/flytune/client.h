@@ -273,10 +273,13 @@ struct flytune_answer {
 	char identity[40];                /* under which it was measured; "" for a default */
 	uint64_t generation;              /* of the store now: this is its answer */
 	uint64_t time_ns;                 /* of the config; 0: not measured */
-	uint64_t default_time_ns;         /* of the default in the same sweep; 0: not measured */
+	uint64_t default_time_ns;         /* of the default, by the rounds that both were in; 0: not known */
 	uint64_t tuned_at_ns;             /* since the Unix epoch; 0: not measured */
 	uint64_t tuned_m;                 /* FLYTUNE_SOURCE_NEAREST: the m whose winner this is */
 	uint64_t revision;                /* of the default's rule */
+	/* default_time_ns over time_ns is the gain. It is at least that, in millionths, with 99.5 % confidence; 0: not known. */
+	uint64_t gain_least_ppm;
+	int unsettled; /* the race ended before it was settled: the gain is as far as is known */
 	uint32_t knob_count;
 	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
 };
@@ -547,6 +550,8 @@ struct flytune_trials_info {
 	char reason[FLYTUNE_REASON_SIZE]; /* why the winner won */
 	uint64_t sweep_ns;                /* spent sweeping this problem, over all its sweeps */
 	uint64_t band_ppm; /* configs within this of the best are tied with it: 5,000 is 0.5 % */
+	/* The default's time over the winner's by the rounds that both were in, and at least, in millionths; 0: not known. */
+	uint64_t gain_ppm, gain_least_ppm;
 };
 
 static inline void flytune_trials_info_init(struct flytune_trials_info *info)
@@ -742,6 +747,8 @@ struct flytune_row {
 	uint32_t pin_count; /* 0: the problem is not pinned */
 	struct flytune_knob pin[FLYTUNE_KNOBS_MAX];
 	uint64_t pinned_at_ns;
+	uint64_t gain_least_ppm; /* as in an answer */
+	int unsettled;
 };
 
 static inline void flytune_row_init(struct flytune_row *row)
