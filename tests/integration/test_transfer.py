@@ -185,7 +185,8 @@ def test_all_answers_are_listed_with_where_they_come_from(filled, tmp_path):
         served = filled.ctl("lookup", *shape(**one["problem"])).json
         assert [served[name] for name in ("source", "config", "device")] == [one[name] for name in ("source", "config", "device")]
         assert served["time_us"] is None or abs(served["time_us"] - one["time_us"]) < 0.001
-    assert filled.ctl("list", "another").json["answers"] == []
+    unknown = filled.ctl("list", "another", check=False)
+    assert unknown.status == 2 and unknown.json["error"]["code"] == "unknown_kernel", unknown
     lines = filled.ctl("list", "rmsnorm", as_json=False).output.splitlines()
     assert len(lines) == 8 and lines[0].split()[:3] == ["KERNEL", "PROBLEM", "DEVICE"]
     # The moment before can be had as well, as everywhere.
