@@ -1,0 +1,43 @@
+"""Every call fails once, in a sample: points of each program that a seed chose. campaign.py tells what must hold, and
+tests/fail/campaign tries them all. FLYTUNE_SEED=WORD asks for the points of a run that failed."""
+import random
+
+import pytest
+
+import campaign
+import harness
+
+pytestmark = pytest.mark.skipif(harness.INSTRUMENTED, reason="a sanitizer and valgrind have allocators of their own")
+
+SEED = campaign.seed()
+
+
+def try_some(folder, program, most):
+    """So many points of a program; says what became of them."""
+    chance = random.Random(f"{SEED} {program.name}")
+    print(f"FLYTUNE_SEED={SEED} {program.name}")
+    words = [program.live(folder, point) for point in campaign.sample(chance, program.calls(folder), most)]
+    print({word: words.count(word) for word in set(words)})
+    assert len(words) - words.count("not met") >= len(words) // 2
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_daemon_refuses_or_serves(tmp_path, part):
+    program = campaign.daemon_programs(campaign.Kept(tmp_path / "kept") if part else None)[part]
+    try_some(tmp_path, program, 40)
+
+
+def test_a_daemon_with_the_cpu_runner_refuses_or_serves(tmp_path):
+    try_some(tmp_path, campaign.daemon_programs(None, real=True)[2], 4)
+
+
+def test_the_library_fails_clean_and_answers_the_next_call(tmp_path):
+    with campaign.filled(tmp_path / "filled") as daemon:
+        try_some(tmp_path, *campaign.library_programs(daemon), 60)
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_what_is_printed_is_whole_or_the_status_says_so(tmp_path, group):
+    with campaign.filled(tmp_path / "filled") as daemon:
+        for program in campaign.command_programs(daemon)[group::4]:
+            try_some(tmp_path, program, 6)
