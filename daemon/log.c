@@ -85,16 +85,17 @@ static void open_backlog(struct log_backlog *backlog)
 	}
 }
 
-void log_init(struct log *log, int level, void (*waits)(void *data), void *data)
+bool log_init(struct log *log, int level, void (*waits)(void *data), void *data)
 {
 	log->level = level;
 	log->journal = is_journal();
 	log->backlog = calloc(1, sizeof(*log->backlog));
 	if (log->backlog == NULL)
-		return;
+		return false;
 	log->backlog->waits = waits;
 	log->backlog->data = data;
 	open_backlog(log->backlog);
+	return true;
 }
 
 void log_free(struct log *log)

@@ -32,8 +32,8 @@ struct log_limit {
 };
 
 /* `waits` is called when the first line could not be written: log_flush is to be called now and then, until it says that
- * nothing waits any more. */
-void log_init(struct log *log, int level, void (*waits)(void *data), void *data);
+ * nothing waits any more. False without memory: then nothing is ever logged. */
+bool log_init(struct log *log, int level, void (*waits)(void *data), void *data);
 /* What still waits is lost. */
 void log_free(struct log *log);
 /* True if nothing waits any more. */

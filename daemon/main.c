@@ -661,15 +661,20 @@ static int live(struct daemon *daemon)
 
 static int run(int argc, char **argv)
 {
+	static const char no_memory[] = "flytuned: no memory to start\n";
 	struct daemon *daemon;
 	struct ft_error error;
 	int status;
 
-	if (open_standard_descriptors() != 0)
+	if (open_standard_descriptors() != 0) {
+		(void)fprintf(stderr, "flytuned: cannot open /dev/null: %s\n", strerror(errno));
 		return EXIT_FAILURE;
+	}
 	daemon = calloc(1, sizeof(*daemon));
-	if (daemon == NULL)
+	if (daemon == NULL) {
+		(void)fputs(no_memory, stderr);
 		return EXIT_FAILURE;
+	}
 	daemon->argc = argc;
 	daemon->argv = argv;
 	daemon->notify.socket = -1;
@@ -693,7 +698,11 @@ static int run(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
-	log_init(&daemon->log, daemon->options.log_level, log_waits, daemon);
+	if (!log_init(&daemon->log, daemon->options.log_level, log_waits, daemon)) {
+		(void)fputs(no_memory, stderr);
+		free(daemon);
+		return EXIT_FAILURE;
+	}
 	access_init(&daemon->access, &daemon->options);
 	(void)check_host(&daemon->options, log_fault, &daemon->log);
 	(void)signal(SIGPIPE, SIG_IGN);

@@ -6,6 +6,7 @@ import pytest
 
 import campaign
 import harness
+from campaign import Point
 
 pytestmark = pytest.mark.skipif(harness.INSTRUMENTED, reason="a sanitizer and valgrind have allocators of their own")
 
@@ -41,3 +42,13 @@ def test_what_is_printed_is_whole_or_the_status_says_so(tmp_path, group):
     with campaign.filled(tmp_path / "filled") as daemon:
         for program in campaign.command_programs(daemon)[group::4]:
             try_some(tmp_path, program, 6)
+
+
+# Calls that were found to be taken ill.
+@pytest.mark.parametrize("kind, call, number", [
+    ("alloc", "calloc", 1),  # of itself: it ended without a word
+    ("alloc", "calloc", 2),  # of its log: it ran without one
+    ("io", "open64", 1),     # of /dev/null: it ended without a word
+])
+def test_a_daemon_says_why_it_does_not_start(tmp_path, kind, call, number):
+    assert campaign.DaemonLife(tmp_path, Point(kind, number, call=call)).live() == "refused"

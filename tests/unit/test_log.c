@@ -39,7 +39,7 @@ static void begin(struct stream *stream, bool as_socket)
 	close(ends[1]);
 	stream->reader = ends[0];
 	assert_int_equal(fcntl(stream->reader, F_SETFL, O_NONBLOCK), 0);
-	log_init(&stream->log, LOG_LEVEL_INFO, note_wait, stream);
+	assert_true(log_init(&stream->log, LOG_LEVEL_INFO, note_wait, stream));
 }
 
 static void end(struct stream *stream)
