@@ -392,6 +392,24 @@ static int commit(struct change *change, const struct store_batch *first, const 
 	return rc;
 }
 
+/* LMDB takes nothing more where a commit failed in its last step, whatever the reason was: it says so only when asked anew. */
+static bool has_panicked(const struct store *store)
+{
+	MDB_txn *txn = NULL;
+	int rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &txn);
+
+	if (rc == 0)
+		mdb_txn_abort(txn);
+	return rc == MDB_PANIC;
+}
+
+static enum fault fault_of(struct store *store, int rc, struct ft_error *error)
+{
+	enum fault fault = store_fault(&store->directory, rc, error);
+
+	return fault != FAULT_NONE && fault != FAULT_GONE && has_panicked(store) ? FAULT_ENVIRONMENT : fault;
+}
+
 /* Tries to commit the list of batches up to `end`, all or nothing. */
 static enum fault attempt(
         struct store *store, struct store_batch *first, const struct store_batch *end, struct ft_error *error)
@@ -420,7 +438,7 @@ static enum fault attempt(
 	else
 		rc = commit(&change, first, end);
 	if (rc != 0)
-		return store_fault(&store->directory, rc, error);
+		return fault_of(store, rc, error);
 
 	extend_file(store);
 	if (!store_stands(store, error))
@@ -586,8 +604,10 @@ static void publish_unknown(struct store *store)
 
 /* After an error that says nothing about when it may end, or when the file has another name now. Lookups fail until it is
  * over, too: LMDB refuses reads after some of these errors, and the file may not be opened twice. Usually that takes
- * milliseconds. `found`, if not NULL, takes the directory's place. False if the store is to be closed meanwhile. */
-static bool open_anew(struct store *store, struct directory *found, const struct ft_error *why)
+ * milliseconds. `found`, if not NULL, takes the directory's place. Those whose batches `failed` are told once it is open,
+ * so that what they ask next meets a store; or at once where that takes longer. False if the store is to be closed meanwhile. */
+static bool open_anew(
+        struct store *store, struct directory *found, const struct ft_error *why, struct store_batch *failed)
 {
 	uint32_t pause = REOPEN_FIRST_MS;
 	struct ft_error error;
@@ -608,6 +628,8 @@ static bool open_anew(struct store *store, struct directory *found, const struct
 		struct store_batch *refused;
 		bool stop;
 
+		report(store, failed);
+		failed = NULL;
 		set_degraded(store, error.message);
 		pthread_mutex_lock(&store->lock);
 		while (!store->stop && pthread_cond_timedwait(&store->wake, &store->lock, &until) == 0)
@@ -630,6 +652,7 @@ static bool open_anew(struct store *store, struct directory *found, const struct
 	if (store->trouble.told && !store->trouble.told_opened)
 		store_log_later(store, 4, "the store was closed and opened again");
 	store->trouble.told_opened = true;
+	report(store, failed);
 	uv_async_send(&store->async); /* any answer may have changed */
 	return true;
 }
@@ -640,7 +663,8 @@ static bool put_back(struct store *store, struct ft_error *error)
 	const struct ft_error why = *error;
 	bool moved;
 
-	return store_put_back(store, &found, &moved, error) && open_anew(store, moved ? &found : NULL, &why);
+	return store_put_back(store, &found, &moved, error) &&
+	        open_anew(store, moved ? &found : NULL, &why, NULL);
 }
 
 /* ---- groups ---- */
@@ -688,10 +712,12 @@ static void commit_group(struct store *store, struct store_batch *first)
 		if (fault != FAULT_NONE)
 			fail_from(first, &error);
 	}
-	report(store, first);
 	if (fault == FAULT_ENVIRONMENT) {
-		(void)open_anew(store, NULL, &error);
-	} else if (fault == FAULT_NONE &&
+		(void)open_anew(store, NULL, &error, first);
+		return;
+	}
+	report(store, first);
+	if (fault == FAULT_NONE &&
 	        ++store->since_collection >= (store->filling ? 1 : store->limits.collect_commits)) {
 		store->since_collection = 0;
 		store_collect(store);
@@ -795,10 +821,10 @@ static void try_writing(struct store *store)
 	        store_free_bytes(&store->directory) < store->free_then + ROOM_MADE)
 		return;
 	rc = rehearse(store, bytes);
-	fault = store_fault(&store->directory, rc, &error);
+	fault = fault_of(store, rc, &error);
 	note_outcome(store, fault, bytes, &error);
 	if (fault == FAULT_ENVIRONMENT)
-		(void)open_anew(store, NULL, &error);
+		(void)open_anew(store, NULL, &error, NULL);
 }
 
 /* Whether all is as it should be: because somebody asks, or because it was not. */

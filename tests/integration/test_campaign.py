@@ -52,3 +52,9 @@ def test_what_is_printed_is_whole_or_the_status_says_so(tmp_path, group):
 ])
 def test_a_daemon_says_why_it_does_not_start(tmp_path, kind, call, number):
     assert campaign.DaemonLife(tmp_path, Point(kind, number, call=call)).live() == "refused"
+
+
+@pytest.mark.parametrize("number", range(1, 17))
+def test_a_disk_that_refuses_one_page_is_written_again_by_the_next_request(tmp_path, number):
+    # Where it was a meta page LMDB took nothing more, and only the request after told so.
+    assert campaign.DaemonLife(tmp_path, Point("io", number, 1, call="pwrite")).live() in ("served", "refused")
