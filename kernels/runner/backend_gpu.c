@@ -173,8 +173,9 @@ static void finish(struct ft_backend *self)
 				gpu->hip.ModuleUnload(member->place[k].module);
 		gpu_code_free(&member->code);
 	}
-	if (gpu->audit)
-		gpu->hip.GraphExecDestroy(gpu->audit);
+	for (unsigned i = 0; i < 2; i++)
+		if (gpu->audit[i])
+			gpu->hip.GraphExecDestroy(gpu->audit[i]);
 	if (gpu->check_module)
 		gpu->hip.ModuleUnload(gpu->check_module);
 	if (gpu->before)
@@ -199,7 +200,6 @@ static void finish(struct ft_backend *self)
 	free(gpu->config);
 	free(gpu->member);
 	free(gpu->input_sign);
-	free(gpu->output_sign);
 	free(gpu->seen_sign);
 	memset((char *)gpu + offsetof(struct gpu, sweeping), 0, sizeof *gpu - offsetof(struct gpu, sweeping));
 	gpu->last = &gpu->first;

@@ -11,94 +11,131 @@ static uint64_t grid_for(const struct gpu *gpu, uint64_t sets, uint64_t bytes)
 	return at_least(1, at_most(sets * ((bytes + PIECE_BYTES - 1) / PIECE_BYTES), gpu->traits.units * 16));
 }
 
-int gpu_sign(struct gpu *gpu, uint64_t first, uint64_t sets, uint64_t from, uint64_t bytes, uint64_t *sign,
+/* Of bytes that begin at an offset of each of the first so many sets, into `sums` of the device's. */
+static int sign(const struct gpu *gpu, uint64_t sets, uint64_t from, uint64_t bytes, char *sums,
         struct ft_error *error)
 {
-	void *data = gpu->arena + first * gpu->set + from, *to = gpu->signs;
+	void *data = gpu->arena + from, *to = sums;
 	int64_t quads = (int64_t)(bytes / 16), stride = (int64_t)gpu->set, count = (int64_t)sets;
 	void *arguments[] = {&data, &quads, &stride, &count, &to};
-	int code;
 
-	if ((code = gpu_failed(gpu, gpu->hip.MemsetD8Async(gpu->signs, 0, sets * sizeof *sign, gpu->stream),
-	             "cannot write to the device", error)) ||
-	        (code = gpu_launch(gpu, gpu->kernel[SIGN_SETS], grid_for(gpu, sets, bytes), CHECK_BLOCK,
-	                 arguments, error)))
-		return code;
-	return gpu_fetch(gpu, sign, gpu->signs, sets * sizeof *sign, error);
+	return gpu_launch(
+	        gpu, gpu->kernel[SIGN_SETS], grid_for(gpu, sets, bytes), CHECK_BLOCK, arguments, error);
 }
 
-int gpu_check_inputs(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error)
+static int fill(const struct gpu *gpu, char *data, uint64_t sets, uint64_t bytes, unsigned word,
+        struct ft_error *error)
 {
-	const uint64_t bytes = gpu->set - gpu->x_at;
+	int64_t quads = (int64_t)(bytes / 16), stride = (int64_t)gpu->set, count = (int64_t)sets;
+	void *arguments[] = {&data, &quads, &stride, &count, &word};
+
+	return gpu_launch(
+	        gpu, gpu->kernel[FILL_SETS], grid_for(gpu, sets, bytes), CHECK_BLOCK, arguments, error);
+}
+
+static char *sums_of(const struct gpu *gpu, enum gpu_sums which)
+{
+	return gpu->signs + which * gpu_sums_bytes(gpu);
+}
+
+int gpu_sign_inputs(struct gpu *gpu, uint64_t sets, uint64_t *to, struct ft_error *error)
+{
+	char *sums = sums_of(gpu, SUMS_INPUTS);
+	int code;
+
+	if ((code = gpu_failed(gpu, gpu->hip.MemsetD8Async(sums, 0, gpu_sums_bytes(gpu), gpu->stream),
+	             "cannot write to the device", error)) ||
+	        (code = sign(gpu, sets, gpu->x_at, gpu->set - gpu->x_at, sums, error)))
+		return code;
+	return gpu_fetch(gpu, to, sums, sets * sizeof *to, error);
+}
+
+int gpu_check_inputs(struct gpu *gpu, uint64_t sets, struct ft_error *error)
+{
 	bool changed = false;
-	int code = gpu_sign(gpu, first, sets, gpu->x_at, bytes, gpu->seen_sign, error);
+	int code = gpu_sign_inputs(gpu, sets, gpu->seen_sign, error);
 
 	for (uint64_t i = 0; i < sets && !code; i++) {
-		if (gpu->seen_sign[i] == gpu->input_sign[first + i])
+		if (gpu->seen_sign[i] == gpu->input_sign[i])
 			continue;
 		changed = true;
-		code = gpu_fill(gpu, first + i, error);
+		code = gpu_fill(gpu, i, 1, error);
 	}
 	if (code || !changed)
 		return code;
 	/* Between and behind what is filled something may have been written as well: that stays. */
-	if ((code = gpu_sign(gpu, first, sets, gpu->x_at, bytes, gpu->input_sign + first, error)))
+	if ((code = gpu_sign_inputs(gpu, sets, gpu->input_sign, error)))
 		return code;
 	ft_fail(error, FT_E_UNAVAILABLE, "it changed its input or its weight");
 	return 1;
 }
 
-/* The first of the graph's launches poisons all outputs and what surrounds them. */
+/* A launch on each set, as timed ones follow each other; then all outputs are summed up, and those of another sum than the
+ * right one's are held against the reference, for a sum's order may differ. All of it on the device, that keeps what it found. */
+struct audited {
+	const struct member *member;
+	uint64_t turn;
+};
+
 static int audited_launch(struct gpu *gpu, void *context, unsigned number, struct ft_error *error)
 {
-	const struct member *member = context;
-	uint64_t set = number - 1;
+	const struct audited *audited = context;
+	const uint64_t sets = gpu->audit_sets, place = (number + audited->turn) % sets;
+	char *seen = sums_of(gpu, SUMS_SEEN);
+	struct gpu_look look = {
+	        .sets = sets, .turn = audited->turn, .sign = seen, .known_to = sums_of(gpu, SUMS_RIGHT)};
+	int code;
 
-	if (number > 0)
-		return gpu_launch_member(
-		        gpu, member, 0, y_of(gpu, set), x_of(gpu, set), weight_of(gpu, set), error);
-	void *data = gpu->arena;
-	int64_t quads = (int64_t)(gpu->x_at / 16), stride = (int64_t)gpu->set, count = (int64_t)gpu->sets;
-	unsigned word = POISON * 0x01010101u;
-	void *arguments[] = {&data, &quads, &stride, &count, &word};
-
-	return gpu_launch(gpu, gpu->kernel[FILL_SETS], grid_for(gpu, gpu->sets, gpu->x_at), CHECK_BLOCK,
-	        arguments, error);
+	/* Alone it has no other output to be told from the one before. */
+	if (sets == 1 && (code = fill(gpu, gpu->arena, 1, gpu->x_at, POISON * 0x01010101u, error)))
+		return code;
+	if ((code = gpu_launch_member(gpu, audited->member, 0, y_of(gpu, place), x_of(gpu, number),
+	             weight_of(gpu, number), error)) ||
+	        number + 1 < sets)
+		return code;
+	if ((code = fill(gpu, seen, 1, gpu_sums_bytes(gpu), 0, error)) ||
+	        (code = sign(gpu, sets, 0, gpu->x_at, seen, error)))
+		return code;
+	return gpu_look(gpu, &look, error);
 }
 
 static int begin_audit(struct gpu *gpu, size_t index, struct ft_error *error)
 {
+	struct audited audited = {.member = &gpu->member[index]};
 	int code;
 
-	if (gpu->audit)
-		gpu->hip.GraphExecDestroy(gpu->audit);
-	gpu->audit = NULL;
-	gpu->audits = 0;
+	gpu->audit_sets = at_most(gpu->sets, AUDIT_SETS);
+	gpu->audit_ran = 0;
 	gpu->audited = index + 1;
-	if ((code = gpu_check_inputs(gpu, 0, gpu->sets, error)) < 0)
+	for (unsigned i = 0; i < 2; i++)
+		if (gpu->audit[i])
+			gpu->hip.GraphExecDestroy(gpu->audit[i]);
+	gpu->audit[0] = gpu->audit[1] = NULL;
+	if ((code = gpu_check_inputs(gpu, gpu->audit_sets, error)) < 0 ||
+	        (code = gpu_look_anew(gpu, error)) ||
+	        (code = fill(gpu, gpu->arena, gpu->audit_sets, gpu->x_at, POISON * 0x01010101u, error)) ||
+	        (code = fill(gpu, sums_of(gpu, SUMS_RIGHT), 1, gpu_sums_bytes(gpu), 0, error)))
 		return code;
-	return gpu_capture(
-	        gpu, (unsigned)gpu->sets + 1, audited_launch, &gpu->member[index], &gpu->audit, error);
+	for (; audited.turn < at_most(gpu->audit_sets, 2) && !code; audited.turn++)
+		code = gpu_capture(gpu, (unsigned)gpu->audit_sets, audited_launch, &audited,
+		        &gpu->audit[audited.turn], error);
+	return code;
 }
 
-/* A launch on each set. All outputs are held against the reference the first time, and against what they were then,
- * bit for bit, ever after; where one differs, against the reference again, for a sum's order may. */
+/* The output of an input lies in turn in its own set and in the next: so no right output is what lay there before, and what
+ * was not written shows. At first no sum is known to be right. */
 static int audit_once(struct gpu *gpu, struct ft_error *error)
 {
-	const bool known = gpu->audits > 0;
-	double largest = 0;
+	const unsigned turn = gpu->audit_sets > 1 ? gpu->audit_ran % 2 : 0;
 	int code = gpu_failed(
-	        gpu, gpu->hip.GraphLaunch(gpu->audit, gpu->stream), "cannot launch a graph", error);
+	        gpu, gpu->hip.GraphLaunch(gpu->audit[turn], gpu->stream), "cannot launch a graph", error);
 
-	if (code)
-		return code;
-	if ((!known && (code = gpu_judge(gpu, 0, gpu->sets, false, &largest, error))) ||
-	        (code = gpu_sign(
-	                 gpu, 0, gpu->sets, 0, gpu->x_at, known ? gpu->seen_sign : gpu->output_sign, error)))
-		return code;
-	for (uint64_t set = 0; set < gpu->sets && known && !code; set++)
-		if (gpu->seen_sign[set] != gpu->output_sign[set])
-			code = gpu_judge(gpu, set, 1, false, &largest, error);
+	if (!code && gpu->audit_ran == 0)
+		code = gpu_failed(gpu,
+		        gpu->hip.MemcpyDtoDAsync(sums_of(gpu, SUMS_RIGHT), sums_of(gpu, SUMS_SEEN),
+		                gpu_sums_bytes(gpu), gpu->stream),
+		        "cannot copy on the device", error);
+	gpu->audit_ran++;
 	return code;
 }
 
@@ -106,23 +143,25 @@ int gpu_audit(
         struct ft_backend *self, size_t index, uint64_t launches, uint64_t *checked, struct ft_error *error)
 {
 	struct gpu *gpu = gpu_of(self);
+	double largest = 0;
+	uint64_t row = 0;
 	int code = 0, changed;
 
 	if (gpu->audited != index + 1)
 		code = begin_audit(gpu, index, error);
-	for (*checked = 0; *checked < launches && !code; *checked += gpu->sets) {
+	for (*checked = 0; *checked < launches && !code; *checked += gpu->audit_sets)
 		code = audit_once(gpu, error);
-		gpu->audits += gpu->sets;
-	}
+	if (!code)
+		code = gpu_judge(gpu, "", &largest, &row, error);
 	if (code == 1) {
 		char message[sizeof error->message];
 
 		snprintf(message, sizeof message, "%s", error->message);
 		ft_fail(error, FT_E_UNAVAILABLE,
 		        "right at first, wrong in one of the first %" PRIu64 " launches after the timing: %s",
-		        gpu->audits, message);
+		        gpu->audit_ran * gpu->audit_sets, message);
 	}
-	if (code < 0 || (changed = gpu_check_inputs(gpu, 0, gpu->sets, error)) == 0)
+	if (code < 0 || (changed = gpu_check_inputs(gpu, gpu->audit_sets, error)) == 0)
 		return code;
 	return changed;
 }

@@ -99,36 +99,43 @@ DEVICE u64 mixed(u64 value)
 	return value ^ (value >> 31);
 }
 
+/* Below, `sets` sets of the arrays lie `set_bytes` apart. */
+DEVICE u64 seed_of(u64 seed, i64 set) { return seed + ((u64)set << 40); }
+
 /* Rows of random numbers, about normal, each row of its own magnitude; NaN between the rows, so that whoever
- * reads there is found out. The last row has nothing after it. */
-KERNEL fill_rows(void *x, i64 m, i64 n, i64 stride, int type, u64 seed)
+ * reads there is found out. The last row of a set has nothing after it. */
+KERNEL fill_rows(u8 *x, i64 m, i64 n, i64 stride, int type, u64 seed, i64 sets, i64 set_bytes)
 {
 #pragma unroll 1
-	for (i64 row = block_index(); row < m; row += grid_blocks()) {
-		float magnitude = as_float((127u - 6u + (u32)mixed(seed ^ (u64)row) % 13u) << 23) * 1.7320508f;
+	for (i64 each = block_index(); each < m * sets; each += grid_blocks()) {
+		i64 set = each / m, row = each - set * m;
+		u64 its = seed_of(seed, set);
+		u8 *to = x + set * set_bytes;
+		float magnitude = as_float((127u - 6u + (u32)mixed(its ^ (u64)row) % 13u) << 23) * 1.7320508f;
 		i64 base = row * stride;
 		i64 end = row + 1 < m ? stride : n;
 #pragma unroll 1
 		for (i64 at = thread_index(); at < end; at += BLOCK) {
-			u64 bits = mixed(seed + (u64)(base + at));
+			u64 bits = mixed(its + (u64)(base + at));
 			float sum = (float)(bits & 0xffff) + (float)(bits >> 16 & 0xffff) +
 			            (float)(bits >> 32 & 0xffff) + (float)(bits >> 48);
 			float value = (sum * (1.0f / 65536.0f) - 2.0f) * magnitude;
-			store(x, base + at, type, at < n ? value : as_float(0x7fc00000u));
+			store(to, base + at, type, at < n ? value : as_float(0x7fc00000u));
 		}
 	}
 }
 
 /* Weights between 0.5 and 1.5, of either sign. */
-KERNEL fill_weight(void *weight, i64 n, int type, u64 seed)
+KERNEL fill_weight(u8 *weight, i64 n, int type, u64 seed, i64 sets, i64 set_bytes)
 {
 	i64 step = (i64)grid_blocks() * BLOCK;
 
 #pragma unroll 1
-	for (i64 at = (i64)block_index() * BLOCK + thread_index(); at < n; at += step) {
-		u64 bits = mixed(seed + (u64)at);
+	for (i64 each = (i64)block_index() * BLOCK + thread_index(); each < n * sets; each += step) {
+		i64 set = each / n, at = each - set * n;
+		u64 bits = mixed(~seed_of(seed, set) + (u64)at);
 		float value = 0.5f + (float)(bits & 0xffffff) * (1.0f / 16777216.0f);
-		store(weight, at, type, bits >> 63 ? -value : value);
+		store(weight + set * set_bytes, at, type, bits >> 63 ? -value : value);
 	}
 }
 
@@ -157,44 +164,79 @@ DEVICE double block_sum(double value, double *shared)
 	return sum;
 }
 
-/* result[0]: the largest error as float bits above the row's low 32 bits. The error of an element is that of
- * reference.h: to the largest of both magnitudes and the type's smallest normal number. */
-KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n, i64 stride, double inverse_n, double eps,
-        int type, int weight_type, u64 *result)
+/* Bytes [from, to) behind `zone` that are not `poison`: result[1] counts them, result[2] is raised to ~offset of one. */
+DEVICE void look_for_poison(const u8 *zone, i64 from, i64 to, u32 poison, u64 *result)
+{
+#pragma unroll 1
+	for (i64 at = from + thread_index(); at < to; at += BLOCK) {
+		if (zone[at] == poison)
+			continue;
+		add(result + 1, 1);
+		raise(result + 2, ~(u64)at);
+	}
+}
+
+/* Holds outputs, with `guard` bytes around each and what lies between its rows (if `gaps`), against the reference. The output of
+ * one set's input lies `turn` sets further on; where its sum in `sign` is the one in `known`, it is right already (NULL: none is).
+ * result[0]: the largest error as float bits above the row's low 32 bits. The error of an element is that of
+ * reference.h: to the largest of both magnitudes and the type's smallest normal number. Of the grid's blocks
+ * as many as there are rows, at most all, take a set. */
+KERNEL check_rows(const u8 *y, const u8 *x, const u8 *weight, i64 m, i64 n, i64 stride, double inverse_n, double eps, int type,
+        int weight_type, u64 *result, i64 guard, u32 poison, int gaps, i64 sets, i64 set_bytes, i64 turn, const u64 *sign,
+        const u64 *known)
 {
 	SHARED double shared[BLOCK];
 	SHARED u64 found[BLOCK];
 	u64 mine = 0;
 	double smallest = type == F16 ? 6.103515625e-05 : 1.1754943508222875e-38;
+	i64 element = type == F32 ? 4 : 2;
+	i64 rows = m < grid_blocks() ? m : grid_blocks(), groups = grid_blocks() / rows;
+	i64 group = block_index() / rows, first = block_index() - group * rows;
 
 #pragma unroll 1
-	for (i64 row = block_index(); row < m; row += grid_blocks()) {
-		i64 base = row * stride;
-		double sum = 0;
+	for (i64 set = group; set < sets; set += groups) {
+		i64 place = set + turn < sets ? set + turn : set + turn - sets;
+		const u8 *in = x + set * set_bytes, *by = weight + set * set_bytes;
+		const u8 *out = y + place * set_bytes;
+		if (known && sign[place] == known[set])
+			continue;
 #pragma unroll 1
-		for (i64 at = thread_index(); at < n; at += BLOCK) {
-			double value = load(x, base + at, type);
-			sum += value * value;
-		}
-		sum = block_sum(sum, shared);
-		double scale = inverse_root(sum * inverse_n + eps);
-		float worst = 0;
+		for (i64 row = first; row < m; row += rows) {
+			i64 base = row * stride;
+			double sum = 0;
 #pragma unroll 1
-		for (i64 at = thread_index(); at < n; at += BLOCK) {
-			double want = load(x, base + at, type) * scale * load(weight, at, weight_type);
-			double got = load(y, base + at, type);
-			double off = got > want ? got - want : want - got;
-			double by = want < 0 ? -want : want;
-			double size = got < 0 ? -got : got;
-			by = size > by ? size : by;
-			by = by > smallest ? by : smallest;
-			float error = (float)off / (float)by;
-			if (!(error < 3.0e38f)) /* NaN too */
-				error = 3.0e38f;
-			worst = error > worst ? error : worst;
+			for (i64 at = thread_index(); at < n; at += BLOCK) {
+				double value = load(in, base + at, type);
+				sum += value * value;
+			}
+			sum = block_sum(sum, shared);
+			double scale = inverse_root(sum * inverse_n + eps);
+			float worst = 0;
+#pragma unroll 1
+			for (i64 at = thread_index(); at < n; at += BLOCK) {
+				double want = load(in, base + at, type) * scale * load(by, at, weight_type);
+				double got = load(out, base + at, type);
+				double off = got > want ? got - want : want - got;
+				double large = want < 0 ? -want : want;
+				double size = got < 0 ? -got : got;
+				large = size > large ? size : large;
+				large = large > smallest ? large : smallest;
+				float error = (float)off / (float)large;
+				if (!(error < 3.0e38f)) /* NaN too */
+					error = 3.0e38f;
+				worst = error > worst ? error : worst;
+			}
+			u64 here = (u64)as_bits(worst) << 32 | (u64)(row & 0xffffffff);
+			mine = here > mine ? here : mine;
+			const u8 *zone = out - guard;
+			i64 end = guard + (base + n) * element;
+			if (row == 0)
+				look_for_poison(zone, 0, guard, poison, result);
+			if (row + 1 == m)
+				look_for_poison(zone, end, end + guard, poison, result);
+			else if (gaps)
+				look_for_poison(zone, end, guard + (base + stride) * element, poison, result);
 		}
-		u64 here = (u64)as_bits(worst) << 32 | (u64)(row & 0xffffffff);
-		mine = here > mine ? here : mine;
 	}
 	/* All blocks tell one address: each of them once. */
 	found[thread_index()] = mine;
@@ -204,7 +246,7 @@ KERNEL check_rows(const void *y, const void *x, const void *weight, i64 m, i64 n
 		if (thread_index() < half && found[thread_index() + half] > found[thread_index()])
 			found[thread_index()] = found[thread_index() + half];
 	}
-	if (thread_index() == 0)
+	if (thread_index() == 0 && found[0] > 0)
 		raise(result, found[0]);
 }
 
@@ -225,22 +267,6 @@ KERNEL reference_row(double *out, const void *x, const void *weight, i64 row, i6
 #pragma unroll 1
 	for (i64 at = thread_index(); at < n; at += BLOCK)
 		out[at] = load(x, row * stride + at, type) * scale * load(weight, at, weight_type);
-}
-
-/* Bytes from `first` on that are not `poison`: result[1] counts them, result[2] is raised to ~offset of one. In
- * each of `rows` pieces, `stride` apart, bytes [skip, stride) are looked at. */
-KERNEL check_guards(const u8 *data, i64 first, i64 rows, i64 skip, i64 stride, u32 poison, u64 *result)
-{
-#pragma unroll 1
-	for (i64 row = block_index(); row < rows; row += grid_blocks())
-#pragma unroll 1
-		for (i64 in = skip + thread_index(); in < stride; in += BLOCK) {
-			i64 at = first + row * stride + in;
-			if (data[at] == poison)
-				continue;
-			add(result + 1, 1);
-			raise(result + 2, ~(u64)at);
-		}
 }
 
 struct quad {

@@ -22,12 +22,14 @@ static void lay_out(struct gpu *gpu)
 	gpu->set = gpu->weight_at + padded(gpu->problem.n * rmsnorm_dtype_size(gpu->problem.weight));
 }
 
-/* As many sets as keep one launch's data out of the caches until it is used again, or as a sample has
- * launches, within what there is of memory. */
+/* A set for each launch of a sample, so that none comes back in it, and what is read before each to clear the caches; within
+ * what there is of memory. */
 static int take_memory(struct gpu *gpu, struct ft_error *error)
 {
 	size_t available = 0, total = 0;
-	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap, scratch = padded(gpu->problem.n * 8);
+	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap, scratch = padded(gpu->problem.n * 8),
+	         left;
+	const uint64_t least = padded(1 << 20);
 	int code = gpu_failed(
 	        gpu, gpu->hip.MemGetInfo(&available, &total), "the device does not tell its memory", error);
 
@@ -36,37 +38,33 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 	/* Some is left alone: contexts, modules and graphs take more, and others use the device too. */
 	cap = available - at_most(available, at_least(UINT64_C(256) << 20, total / 64));
 	cap = at_most(cap, gpu->memory_cap ? gpu->memory_cap : at_least(total / 4, UINT64_C(2) << 30));
-	gpu->flush_bytes = padded(cache * 5 / 2);
-	if (gpu->set + scratch + gpu->flush_bytes > cap)
-		gpu->flush_bytes = padded(1 << 20);
-	if (gpu->set + scratch + gpu->flush_bytes > cap)
+	if (gpu->set + scratch + least > cap)
 		return ft_fail(error, FT_E_UNAVAILABLE,
 		        "the problem takes %" PRIu64 " MiB of device memory; %" PRIu64
 		        " MiB may be used (%zu MiB of %zu are free)",
-		        (gpu->set + scratch + gpu->flush_bytes) >> 20, cap >> 20, available >> 20,
-		        total >> 20);
-	uint64_t rotation = (cache * 5 / 2 + gpu->set - 1) / gpu->set;
+		        (gpu->set + scratch + least) >> 20, cap >> 20, available >> 20, total >> 20);
+	left = cap - gpu->set - scratch;
+	/* Not every driver tells of the last cache: there is room for more than twice the largest one known. */
+	gpu->flush_room = padded(at_least(cache * 10, UINT64_C(600) << 20));
+	gpu->flush_room = at_least(least, at_most(gpu->flush_room, left / 2 & ~UINT64_C(255)));
+	gpu->flush_bytes = at_most(padded(cache * 5 / 2), gpu->flush_room);
 	/* At 5 TB/s and a microsecond a launch, more than any device does in a sample. */
-	uint64_t sample = TARGET_NS / (1000 + gpu->set / 5000) + 1;
-
-	gpu->sets = at_most(at_most(rotation + 1, sample), LAUNCHES_MAX);
-	gpu->sets = at_most(gpu->sets, (cap - scratch - gpu->flush_bytes) / gpu->set);
+	gpu->sets = TARGET_NS / (1000 + gpu->set / 5000) + 1;
+	gpu->sets = at_most(gpu->sets, 1 + (left - gpu->flush_room) / gpu->set);
 	if ((code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->arena, gpu->sets * gpu->set),
 	             "cannot allocate the buffers", error)) ||
-	        (code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->flush, gpu->flush_bytes),
+	        (code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->flush, gpu->flush_room),
 	                 "cannot allocate the buffer that clears caches", error)) ||
 	        (code = gpu_failed(
 	                 gpu, gpu->hip.Malloc((void **)&gpu->scratch, scratch), "cannot allocate", error)) ||
 	        (code = gpu_failed(
 	                 gpu, gpu->hip.Malloc((void **)&gpu->result, 256), "cannot allocate", error)) ||
-	        (code = gpu_failed(gpu,
-	                 gpu->hip.Malloc((void **)&gpu->signs, gpu->sets * sizeof *gpu->input_sign),
+	        (code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->signs, SUMS * gpu_sums_bytes(gpu)),
 	                 "cannot allocate", error)))
 		return code;
 	gpu->input_sign = calloc(gpu->sets, sizeof *gpu->input_sign);
-	gpu->output_sign = calloc(gpu->sets, sizeof *gpu->output_sign);
 	gpu->seen_sign = calloc(gpu->sets, sizeof *gpu->seen_sign);
-	if (!gpu->input_sign || !gpu->output_sign || !gpu->seen_sign)
+	if (!gpu->input_sign || !gpu->seen_sign)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
 	return 0;
 }
@@ -115,8 +113,7 @@ static int set_up(struct gpu *gpu, struct ft_error *error)
 	        (code = gpu_failed(gpu, gpu->hip.EventCreateWithFlags(&gpu->stop, HIP_EVENT_DEFAULT),
 	                 "cannot make an event", error)))
 		return code;
-	return gpu_failed(gpu, gpu->hip.MemsetD8Async(gpu->flush, 0, gpu->flush_bytes, gpu->stream),
-	        "cannot write to the device", error);
+	return 0;
 }
 
 static void *set_up_thread(void *argument)

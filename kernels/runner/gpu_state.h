@@ -15,17 +15,17 @@
 #include "kernels/runner/load.h"
 
 /* How a sample is taken: part of the identity of every result, raised when it changes. */
-#define GPU_METHOD "graph-4"
+#define GPU_METHOD "graph-5"
 
 enum {
 	GUARD = 1024, /* bytes of poison before and after an output */
 	POISON = 0xa5,
 	CHECK_BLOCK = 256,
-	TARGET_NS = 200000, /* that a sample should take */
-	LAUNCHES_MAX = 400,
-	PATHS_MAX = 60, /* the daemon looks at 64 at most */
-	PLACES = 8,     /* of a config's code and first buffers */
-	PARTS = 2,      /* places in a sample; a divisor of PLACES */
+	TARGET_NS = 100000, /* that a sample should take */
+	PATHS_MAX = 60,     /* the daemon looks at 64 at most */
+	AUDIT_SETS = 64,
+	PLACES = 8, /* of a config's code and first buffers */
+	PARTS = 2,  /* places in a sample; a divisor of PLACES */
 };
 
 #define EPS RMSNORM_EPS
@@ -35,13 +35,15 @@ enum check_kernel {
 	FILL_WEIGHT,
 	CHECK_ROWS,
 	REFERENCE_ROW,
-	CHECK_GUARDS,
 	NOTHING,
 	READ_ALL,
 	FILL_SETS,
 	SIGN_SETS,
 	CHECK_KERNELS
 };
+
+/* What is summed up, a number for each set (gpu_check.hip). */
+enum gpu_sums { SUMS_INPUTS, SUMS_RIGHT, SUMS_SEEN, SUMS };
 
 /* Where code lies in the device's memory, and with which buffers a graph begins, makes up to two percent of a short
  * launch, and stays for as long as the process does. So a config has several places, two in a sample, and samples take turns: what
@@ -122,17 +124,18 @@ struct gpu {
 	uint64_t weight_at;
 	uint64_t set; /* bytes of one */
 	uint64_t sets;
-	uint64_t flush_bytes;
-	/* Sums over what lies in each set (gpu_check.hip): inputs and weights as they were made, and the outputs of the one
-	 * that is audited, with all around them. */
-	uint64_t *input_sign, *output_sign, *seen_sign;
-	bool launched;        /* something ran since the inputs were looked at last */
-	size_t audited;       /* 1 + which; 0: none */
-	hip_graph_exec audit; /* a launch on each set, in poison */
-	uint64_t audits;      /* launches of it */
-	unsigned launches;    /* in a graph */
-	unsigned parts;       /* graphs in a sample */
-	uint64_t floor_ps;    /* of an empty kernel */
+	uint64_t flush_bytes, flush_room; /* read before a sample, and there to be read */
+	/* Of a launch behind so many bytes read as all samples are, and behind as many as there is room for; 0: not looked at. */
+	uint64_t near_ps, far_ps;
+	/* Sums over what lies in each set (gpu_check.hip): inputs and weights as they were made, and as they are. */
+	uint64_t *input_sign, *seen_sign;
+	bool launched;                  /* something ran since the inputs were looked at last */
+	size_t audited;                 /* 1 + which; 0: none */
+	hip_graph_exec audit[2];        /* a launch on each set, and a look at all outputs */
+	uint64_t audit_sets, audit_ran; /* how many of them; and graphs, so far */
+	unsigned launches;              /* in a graph */
+	unsigned parts;                 /* graphs in a sample */
+	uint64_t floor_ps;              /* of an empty kernel */
 
 	/* How the device is when it is ours alone, as far as was seen. */
 	uint64_t probe_least_ns, wait_least_ns;
@@ -156,6 +159,12 @@ static inline uint64_t at_least(uint64_t a, uint64_t b)
 static inline uint64_t at_most(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* Of each kind of sums, in whole quads. */
+static inline uint64_t gpu_sums_bytes(const struct gpu *gpu)
+{
+	return (gpu->sets + 1) / 2 * 16;
 }
 
 static inline char *y_of(const struct gpu *gpu, uint64_t set)
@@ -203,19 +212,27 @@ int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsi
         struct ft_error *error);
 int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *y, void *x,
         void *weight, struct ft_error *error);
-/* From the seed; the same each time. */
-int gpu_fill(struct gpu *gpu, uint64_t set, struct ft_error *error);
+/* Inputs and weights of so many sets, from the seed; the same each time. */
+int gpu_fill(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error);
 /* Waits for what was launched before. */
 int gpu_fetch(const struct gpu *gpu, void *to, const void *from, uint64_t size, struct ft_error *error);
-/* Judges the outputs that lie in so many sets: all of them by one answer of the device, which is enough if they are right.
- * 0, 1 if one is wrong, or as gpu_failed. */
-int gpu_judge(struct gpu *gpu, uint64_t first, uint64_t sets, bool in_place, double *largest,
-        struct ft_error *error);
-/* Of bytes that begin at an offset of each set, into `sign`. */
-int gpu_sign(struct gpu *gpu, uint64_t first, uint64_t sets, uint64_t from, uint64_t bytes, uint64_t *sign,
-        struct ft_error *error);
-/* 1 if an input or a weight of so many sets is not what it was; then it is again. */
-int gpu_check_inputs(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error);
+/* Forgets what the device found wrong; then what it finds of the outputs of sets is added to what it found. */
+int gpu_look_anew(const struct gpu *gpu, struct ft_error *error);
+struct gpu_look {
+	uint64_t sets; /* the first so many */
+	bool in_place;
+	uint64_t turn; /* the output of a set's input lies so many further on */
+	const char *sign,
+	        *known_to; /* sums of outputs, and those of right ones, on the device; NULL: none is right already */
+};
+int gpu_look(const struct gpu *gpu, const struct gpu_look *look, struct ft_error *error);
+/* Waits, and judges by what was found: 0, 1 if it is wrong, or as gpu_failed. `how` is said of it; `row` gets the worst, or
+ * UINT64_MAX where something else was written to. */
+int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t *row, struct ft_error *error);
+/* Of the inputs and weights of the first so many sets, into `sign`. */
+int gpu_sign_inputs(struct gpu *gpu, uint64_t sets, uint64_t *sign, struct ft_error *error);
+/* 1 if an input or a weight of the first so many sets is not what it was; then it is again. */
+int gpu_check_inputs(struct gpu *gpu, uint64_t sets, struct ft_error *error);
 /* Launches that are kept in a graph, each made by `launch` of its number. */
 int gpu_capture(struct gpu *gpu, unsigned launches,
         int (*launch)(struct gpu *gpu, void *context, unsigned number, struct ft_error *error), void *context,

@@ -12,6 +12,9 @@ enum {
 	JITTER_NS = 20000,     /* that a sample or a probe may take longer, whatever it takes */
 	PATIENCE_NS = 8000000, /* spent on a sample that is disturbed, at the most */
 	RETAKES = 4,
+	COLD_TIMES =
+	        3, /* that a sample is taken of each, to see whether the caches were cleared; the least counts */
+	COLD_RISE = 2,       /* percent that a launch may take longer where far more was read before it */
 	LOOK_NS = 100000000, /* between two questions to the system, which take a part of a millisecond */
 };
 
@@ -58,11 +61,11 @@ static int timed_launch(struct gpu *gpu, void *context, unsigned number, struct 
 	        gpu, timed->member, timed->place, y_of(gpu, set), x_of(gpu, set), weight_of(gpu, set), error);
 }
 
-/* A graph of many launches, each on the next set of buffers; another place begins with another. */
+/* A graph of many launches, each on the next set of buffers; another place begins with another. No more launches than sets
+ * are in a sample, and its parts go on where the one before ended: so none comes back in it. */
 static int capture(struct gpu *gpu, const struct member *member, unsigned place, unsigned launches,
         hip_graph_exec *exec, struct ft_error *error)
 {
-	/* A sample's parts go on where the one before ended: within it no buffer comes back that is still warm. */
 	struct timed timed = {.member = member,
 	        .place = place,
 	        .first = (uint64_t)place * launches + place / PARTS * gpu->sets / (PLACES / PARTS)};
@@ -156,16 +159,13 @@ void gpu_drop_graphs(const struct gpu *gpu, struct member *member)
 		}
 }
 
-/* Launches that fill a sample, if one takes so long; no more than there are cold buffers for. */
+/* Launches that fill a sample, if one takes so long. */
 static unsigned launches_for(const struct gpu *gpu, uint64_t launch_ns)
 {
 	uint64_t count = (TARGET_NS + launch_ns - 1) / at_least(launch_ns, 1);
 
-	if (gpu->sets * gpu->set < 2 * gpu->traits.cache)
-		count = at_most(count, gpu->sets);
 	/* What an event costs is in every sample: two launches share it. */
-	return (unsigned)at_least(
-	        launch_ns < UINT64_C(5) * TARGET_NS && gpu->sets > 1 ? 2 : 1, at_most(count, LAUNCHES_MAX));
+	return (unsigned)at_most(gpu->sets, at_least(launch_ns < UINT64_C(10) * TARGET_NS ? 2 : 1, count));
 }
 
 static int measure_floor(struct gpu *gpu, struct ft_error *error)
@@ -189,18 +189,78 @@ static int measure_floor(struct gpu *gpu, struct ft_error *error)
 	return code;
 }
 
+static bool is_cold(const struct gpu *gpu)
+{
+	return gpu->near_ps > 0 && gpu->far_ps * 100 <= gpu->near_ps * (100 + COLD_RISE);
+}
+
 static void say_method(struct gpu *gpu)
 {
 	double mean = gpu->probes > 0 ? (double)gpu->probe_sum_ns / (double)gpu->probes : 0;
+	char looked[80] = "";
 
+	if (gpu->near_ps > 0)
+		snprintf(looked, sizeof looked, ": a launch took %.3f us, and %.3f behind %" PRIu64 " MiB",
+		        (double)gpu->near_ps / 1e6, (double)gpu->far_ps / 1e6, gpu->flush_room >> 20);
 	snprintf(gpu->base.method, sizeof gpu->base.method,
-	        "samples of %u launches over %" PRIu64 " sets of buffers (%" PRIu64
-	        " MiB in all); caches cleared before by reading %" PRIu64
+	        "samples of %u launches, each on buffers of its own (%" PRIu64 " sets, %" PRIu64
+	        " MiB in all); %s%s; caches cleared before by reading %" PRIu64
 	        " MiB (%.1f us, %.1f in the mean); an empty kernel takes %.3f us; %" PRIu64 " of %" PRIu64
 	        " samples disturbed",
-	        gpu->launches * gpu->parts, gpu->sets, gpu->sets * gpu->set >> 20, gpu->flush_bytes >> 20,
+	        gpu->launches * gpu->parts, gpu->sets, gpu->sets * gpu->set >> 20,
+	        is_cold(gpu) ? "cold" : "not known to be cold", looked, gpu->flush_bytes >> 20,
 	        (double)gpu->probe_least_ns / 1e3, mean / 1e3, (double)gpu->floor_ps / 1e6, gpu->disturbed,
 	        gpu->samples);
+}
+
+/* The least of some samples, behind so many bytes read before each. */
+static int time_behind(struct gpu *gpu, const hip_graph_exec *exec, uint64_t bytes, uint64_t *launch_ps,
+        struct ft_error *error)
+{
+	const uint64_t usual = gpu->flush_bytes;
+	uint64_t least = UINT64_MAX;
+	int code = 0;
+
+	gpu->flush_bytes = bytes;
+	for (int i = 0; i < COLD_TIMES && !code; i++) {
+		struct timing timing;
+
+		code = time_graphs(gpu, exec, gpu->parts, &timing, error);
+		if (!code && timing.elapsed_ns < least)
+			least = timing.elapsed_ns;
+	}
+	gpu->flush_bytes = usual;
+	if (!code)
+		*launch_ps = at_least(1, least * 1000 / gpu->launches / gpu->parts);
+	return code;
+}
+
+/* The size of a cache does not tell how much has to be read for nothing to be left in it, and not every driver tells the
+ * size of the last: so more is read, until a launch takes no longer when all that there is room for was read. */
+static int look_for_cold(struct gpu *gpu, struct member *member, struct ft_error *error)
+{
+	const uint64_t until_ns = gpu->base.deadline_ns;
+	hip_graph_exec exec[PARTS] = {NULL};
+	int code = 0;
+
+	/* They are those of its first sample. */
+	for (unsigned i = 0; i < gpu->parts; i++) {
+		if ((code = gpu_load_member(gpu, member, i, error)) ||
+		        (code = capture(gpu, member, i, gpu->launches, &member->place[i].graph, error)))
+			return code;
+		exec[i] = member->place[i].graph;
+	}
+	while (gpu->flush_bytes < gpu->flush_room && (until_ns == 0 || ft_monotonic_ns() < until_ns)) {
+		if ((code = time_behind(gpu, exec, gpu->flush_bytes, &gpu->near_ps, error)) ||
+		        (code = time_behind(gpu, exec, gpu->flush_room, &gpu->far_ps, error)))
+			return code;
+		if (is_cold(gpu))
+			break;
+		gpu->flush_bytes = at_most(2 * gpu->flush_bytes, gpu->flush_room);
+	}
+	/* Of reading other amounts nothing follows for those to come. */
+	gpu->probes = gpu->probe_sum_ns = 0;
+	return 0;
 }
 
 int gpu_warm(struct ft_backend *self, struct ft_error *error)
@@ -239,7 +299,8 @@ int gpu_warm(struct ft_backend *self, struct ft_error *error)
 		launches = launches_for(gpu, timing.elapsed_ns / launches);
 		gpu->parts = launches > 1 ? PARTS : 1;
 		gpu->launches = launches / gpu->parts;
-		code = measure_floor(gpu, error);
+		if ((code = look_for_cold(gpu, member, error)) == 0)
+			code = measure_floor(gpu, error);
 	}
 	if (!code)
 		say_method(gpu);

@@ -31,23 +31,23 @@ static uint64_t check_grid(const struct gpu *gpu, uint64_t wanted)
 	return at_least(1, at_most(wanted, gpu->traits.units * 16));
 }
 
-int gpu_fill(struct gpu *gpu, uint64_t set, struct ft_error *error)
+int gpu_fill(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error)
 {
 	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
-	        stride = (int64_t)gpu->problem.row_stride;
+	        stride = (int64_t)gpu->problem.row_stride, count = (int64_t)sets,
+	        set_bytes = (int64_t)gpu->set;
 	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
-	uint64_t seed = gpu->seed * UINT64_C(0x9e3779b97f4a7c15) + (set << 40);
-	uint64_t weight_seed = ~seed;
-	void *x = x_of(gpu, set), *weight = weight_of(gpu, set);
-	void *rows[] = {&x, &m, &n, &stride, &type, &seed};
-	void *weights[] = {&weight, &n, &weight_type, &weight_seed};
-	int code = gpu_launch(
-	        gpu, gpu->kernel[FILL_ROWS], check_grid(gpu, gpu->problem.m), CHECK_BLOCK, rows, error);
+	uint64_t seed = gpu->seed * UINT64_C(0x9e3779b97f4a7c15) + (first << 40);
+	void *x = x_of(gpu, first), *weight = weight_of(gpu, first);
+	void *rows[] = {&x, &m, &n, &stride, &type, &seed, &count, &set_bytes};
+	void *weights[] = {&weight, &n, &weight_type, &seed, &count, &set_bytes};
+	int code = gpu_launch(gpu, gpu->kernel[FILL_ROWS], check_grid(gpu, gpu->problem.m * sets),
+	        CHECK_BLOCK, rows, error);
 
 	return code ? code
 	            : gpu_launch(gpu, gpu->kernel[FILL_WEIGHT],
-	                      check_grid(gpu, (gpu->problem.n + CHECK_BLOCK - 1) / CHECK_BLOCK), CHECK_BLOCK,
-	                      weights, error);
+	                      check_grid(gpu, (gpu->problem.n * sets + CHECK_BLOCK - 1) / CHECK_BLOCK),
+	                      CHECK_BLOCK, weights, error);
 }
 
 static int synchronize(const struct gpu *gpu, struct ft_error *error)
@@ -147,7 +147,7 @@ static int check_reference(struct gpu *gpu, uint64_t number, struct ft_error *er
 int gpu_get_ready(struct gpu *gpu, struct ft_error *error)
 {
 	static const char *const names[CHECK_KERNELS] = {"fill_rows", "fill_weight", "check_rows",
-	        "reference_row", "check_guards", "nothing", "read_all", "fill_sets", "sign_sets"};
+	        "reference_row", "nothing", "read_all", "fill_sets", "sign_sets"};
 	int code;
 
 	if (gpu->ready)
@@ -175,14 +175,11 @@ int gpu_get_ready(struct gpu *gpu, struct ft_error *error)
 		             gpu->hip.ModuleGetFunction(&gpu->kernel[i], gpu->check_module, names[i]),
 		             "cannot find the checking code", error)))
 			return code;
-	for (uint64_t set = 0; set < gpu->sets; set++)
-		if ((code = gpu_fill(gpu, set, error)))
-			return code;
-	if ((code = check_reference(gpu, 0, error)) ||
+	if ((code = gpu_fill(gpu, 0, gpu->sets, error)) || (code = check_reference(gpu, 0, error)) ||
 	        (code = check_reference(gpu, gpu->problem.m / 2, error)) ||
 	        (code = check_reference(gpu, gpu->problem.m - 1, error)))
 		return code;
-	if ((code = gpu_sign(gpu, 0, gpu->sets, gpu->x_at, gpu->set - gpu->x_at, gpu->input_sign, error)))
+	if ((code = gpu_sign_inputs(gpu, gpu->sets, gpu->input_sign, error)))
 		return code;
 	gpu->ready = true;
 	return 0;
@@ -206,96 +203,76 @@ int gpu_load_member(struct gpu *gpu, struct member *member, unsigned at, struct 
 	return 0;
 }
 
-static int guard(struct gpu *gpu, uint64_t set, uint64_t first, uint64_t rows, uint64_t skip, uint64_t stride,
-        struct ft_error *error)
+int gpu_look_anew(const struct gpu *gpu, struct ft_error *error)
 {
-	void *zone = y_of(gpu, set) - GUARD, *result = gpu->result;
-	unsigned poison = POISON;
-	void *arguments[] = {&zone, &first, &rows, &skip, &stride, &poison, &result};
-
-	return gpu_launch(
-	        gpu, gpu->kernel[CHECK_GUARDS], check_grid(gpu, rows), CHECK_BLOCK, arguments, error);
+	return gpu_failed(gpu, gpu->hip.MemsetD8Async(gpu->result, 0, 32, gpu->stream),
+	        "cannot write to the device", error);
 }
 
-/* Has the device look at the output of one set; what it finds is added to what it found. */
-static int look_at(struct gpu *gpu, uint64_t set, bool in_place, struct ft_error *error)
+int gpu_look(const struct gpu *gpu, const struct gpu_look *look, struct ft_error *error)
 {
-	uint64_t element = rmsnorm_dtype_size(gpu->problem.dtype);
-	uint64_t row_bytes = gpu->problem.n * element, stride_bytes = gpu->problem.row_stride * element;
 	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
 	        stride = (int64_t)gpu->problem.row_stride;
-	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
+	int64_t guard = GUARD, sets = (int64_t)look->sets, set_bytes = (int64_t)gpu->set,
+	        turn = (int64_t)look->turn;
+	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight, gaps = !look->in_place;
+	unsigned poison = POISON;
 	double inverse = 1.0 / (double)gpu->problem.n, eps = EPS;
-	void *y = y_of(gpu, set), *x = x_of(gpu, set), *weight = weight_of(gpu, set), *result = gpu->result;
-	void *arguments[] = {&y, &x, &weight, &m, &n, &stride, &inverse, &eps, &type, &weight_type, &result};
-	int code;
+	void *y = y_of(gpu, 0), *x = x_of(gpu, 0), *weight = weight_of(gpu, 0), *result = gpu->result;
+	const void *sign = look->sign, *known = look->known_to;
+	void *arguments[] = {&y, &x, &weight, &m, &n, &stride, &inverse, &eps, &type, &weight_type, &result,
+	        &guard, &poison, &gaps, &sets, &set_bytes, &turn, &sign, &known};
+	/* A multiple of the blocks that take one set. */
+	uint64_t rows = check_grid(gpu, gpu->problem.m);
 
-	if ((code = gpu_launch(gpu, gpu->kernel[CHECK_ROWS], check_grid(gpu, gpu->problem.m), CHECK_BLOCK,
-	             arguments, error)) ||
-	        (code = guard(gpu, set, 0, 1, 0, GUARD, error)) ||
-	        (code = guard(gpu, set, GUARD + gpu->span, 1, 0, GUARD, error)))
-		return code;
-	if (!in_place && stride_bytes > row_bytes && gpu->problem.m > 1)
-		return guard(gpu, set, GUARD, gpu->problem.m - 1, row_bytes, stride_bytes, error);
-	return 0;
+	return gpu_launch(gpu, gpu->kernel[CHECK_ROWS],
+	        rows * at_most(look->sets, check_grid(gpu, gpu->traits.units * 16 / rows)), CHECK_BLOCK,
+	        arguments, error);
 }
 
-/* What is wrong with the output of the one set that was looked at, in the host's own words. */
-static int explain(struct gpu *gpu, uint64_t set, const uint64_t found[3], double worst, const char *how,
-        struct ft_error *error)
+int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t *row, struct ft_error *error)
 {
-	struct rmsnorm_problem one = row_problem(gpu);
-	struct rmsnorm_worst element_at = {0};
-	struct row_on_host row;
-	uint64_t number = found[0] & 0xffffffffu;
-	int code;
+	uint64_t found[3] = {0};
+	int code = gpu_fetch(gpu, found, gpu->result, sizeof found, error);
+	uint32_t bits = (uint32_t)(found[0] >> 32);
+	float worst;
 
-	if (found[1]) {
+	if (code)
+		return code;
+	memcpy(&worst, &bits, sizeof worst);
+	*row = found[1] ? UINT64_MAX : found[0] & 0xffffffffu;
+	if ((double)worst > *largest)
+		*largest = (double)worst;
+	if (found[1])
 		ft_fail(error, FT_E_UNAVAILABLE,
 		        "it writes outside of its rows%s: %" PRIu64 " bytes, one of them %" PRId64
 		        " bytes from the output's begin",
 		        how, found[1], (int64_t)(~found[2] - GUARD));
-		return 1;
-	}
-	/* In place its input is gone from y only. */
-	if ((code = fetch_row(gpu, set, number, &row, error)))
+	else if ((double)worst > rmsnorm_bound(gpu->problem.dtype))
+		ft_fail(error, FT_E_UNAVAILABLE, "row %" PRIu64 "%s is wrong by %g", *row, how,
+		        (double)worst);
+	else
+		return 0;
+	return 1;
+}
+
+/* What is wrong with a row of set 0, in the host's own words, where it comes to the same. */
+static int explain(const struct gpu *gpu, uint64_t number, struct ft_error *error)
+{
+	struct rmsnorm_problem one = row_problem(gpu);
+	struct rmsnorm_worst element_at = {0};
+	struct ft_error told = *error;
+	struct row_on_host row;
+	int code = fetch_row(gpu, 0, number, &row, error);
+
+	if (code)
 		return code;
 	rmsnorm_compare_rows(&one, row.x, row.weight, row.y, 0, 1, &element_at);
 	element_at.row = number;
 	if (rmsnorm_worst_check(&element_at, gpu->problem.dtype, error) == 0)
-		ft_fail(error, FT_E_UNAVAILABLE,
-		        "row %" PRIu64 "%s is wrong by %g on the device and right when read back", number,
-		        how, worst);
+		ft_fail(error, FT_E_UNAVAILABLE, "%.200s on the device and right when read back",
+		        told.message);
 	free_row(&row);
-	return 1;
-}
-
-int gpu_judge(struct gpu *gpu, uint64_t first, uint64_t sets, bool in_place, double *largest,
-        struct ft_error *error)
-{
-	uint64_t found[3];
-	int code = gpu_failed(gpu, gpu->hip.MemsetD8Async(gpu->result, 0, 32, gpu->stream),
-	        "cannot write to the device", error);
-
-	for (uint64_t set = first; set < first + sets && !code; set++)
-		code = look_at(gpu, set, in_place, error);
-	if (code || (code = gpu_fetch(gpu, found, gpu->result, sizeof found, error)))
-		return code;
-	float worst;
-	uint32_t bits = (uint32_t)(found[0] >> 32);
-
-	memcpy(&worst, &bits, sizeof worst);
-	if ((double)worst > *largest)
-		*largest = (double)worst;
-	if (!found[1] && (double)worst <= rmsnorm_bound(gpu->problem.dtype))
-		return 0;
-	if (sets == 1)
-		return explain(gpu, first, found, (double)worst, in_place ? " in place" : "", error);
-	for (uint64_t set = first; set < first + sets; set++)
-		if ((code = gpu_judge(gpu, set, 1, in_place, largest, error)))
-			return code;
-	ft_fail(error, FT_E_UNAVAILABLE, "an output was wrong by %g, and is right when looked at again",
-	        (double)worst);
 	return 1;
 }
 
@@ -305,6 +282,7 @@ static int run_and_check(
         struct gpu *gpu, const struct member *member, bool in_place, double *largest, struct ft_error *error)
 {
 	void *y = y_of(gpu, 0), *x = x_of(gpu, 0), *weight = weight_of(gpu, 0);
+	uint64_t row = 0;
 	int code;
 
 	if ((code = gpu_failed(gpu,
@@ -316,8 +294,13 @@ static int run_and_check(
 	        (code = gpu_failed(gpu, gpu->hip.MemcpyDtoDAsync(y, x, gpu->span, gpu->stream),
 	                 "cannot copy the input", error)))
 		return code;
-	code = gpu_launch_member(gpu, member, 0, y, in_place ? y : x, weight, error);
-	return code ? code : gpu_judge(gpu, 0, 1, in_place, largest, error);
+	if ((code = gpu_launch_member(gpu, member, 0, y, in_place ? y : x, weight, error)) ||
+	        (code = gpu_look_anew(gpu, error)) ||
+	        (code = gpu_look(gpu, &(struct gpu_look){.sets = 1, .in_place = in_place}, error)))
+		return code;
+	code = gpu_judge(gpu, in_place ? " in place" : "", largest, &row, error);
+	/* In place its input is gone from y only. */
+	return code == 1 && row != UINT64_MAX ? explain(gpu, row, error) : code;
 }
 
 int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft_error *error)
@@ -330,7 +313,7 @@ int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft
 	if ((code = gpu_get_ready(gpu, error)) || (code = gpu_load_member(gpu, member, 0, error)))
 		return code;
 	/* What timed launches did to the inputs is not known to be this one's doing. */
-	if (gpu->launched && (code = gpu_check_inputs(gpu, 0, 1, error)) < 0)
+	if (gpu->launched && (code = gpu_check_inputs(gpu, 1, error)) < 0)
 		return code;
 	gpu->launched = false;
 	gpu->audited = 0;
@@ -338,7 +321,7 @@ int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft
 	if (!code)
 		code = run_and_check(gpu, member, true, largest, error);
 	/* An output that is wrong by a changed input is told as that. */
-	if (code < 0 || (changed = gpu_check_inputs(gpu, 0, 1, error)) == 0)
+	if (code < 0 || (changed = gpu_check_inputs(gpu, 1, error)) == 0)
 		return code;
 	return changed;
 }

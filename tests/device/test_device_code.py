@@ -186,13 +186,13 @@ def code_of(path):
     return text[text.index("flytune_rmsnorm"):]
 
 
-def clang(arch, n, dtype, config, path):
+def clang(arch, n, dtype, config, path, source="kernels/rmsnorm/rmsnorm.hip", more=()):
     words = [runner("hip"), "build", "rmsnorm", "--options", "--arch", arch, "--n", str(n), "--dtype", dtype]
     if config:
         words += ["--config", ",".join(f"{knob}={value}" for knob, value in config.items())]
     options = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     ran = subprocess.run([tool("clang-19"), "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib",
-                          "-Wall", "-Werror", *options, TOP / "kernels" / "rmsnorm" / "rmsnorm.hip", "-o", path],
+                          "-Wall", "-Werror", *options, *more, TOP / source, "-o", path],
                          capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return dict(re.findall(r"-DRN_(\w+)=(\d+)", " ".join(options)))
@@ -219,6 +219,18 @@ def test_clang_builds_the_same_for_newer_targets(arch, n):
     REPORTS.mkdir(parents=True, exist_ok=True)
     (REPORTS / f"clang-{arch}-{n}.json").write_text(json.dumps(list(codes.values()), indent=1))
     print(f"clang-19 {arch} {n}: {len(cases) - 1} configs, {len(codes)} codes")
+
+
+@pytest.mark.parametrize("arch", ROCM + NEWER)
+def test_clang_builds_what_looks_at_outputs_and_the_faults_to_be_found(arch, tmp_path):
+    tool("clang-19"), tool("ld.lld-19", "ld.lld"), tool("llvm-objdump-19")
+    clang(arch, 4096, "bf16", None, tmp_path / "check", source="kernels/runner/gpu_check.hip")
+    clang(arch, 4096, "bf16", None, tmp_path / "right")
+    codes = {code_of(tmp_path / "right")}
+    for fault in range(1, 7):
+        clang(arch, 4096, "bf16", None, tmp_path / "spoilt", more=[f"-DRN_FAULT={fault}"])
+        codes.add(code_of(tmp_path / "spoilt"))
+    assert len(codes) == 7, "a fault changes nothing"
 
 
 # ---- nvrtc ----

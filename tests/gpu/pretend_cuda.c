@@ -5,7 +5,8 @@
  * GPU. It proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
  * "memory=MIB" (what the device has), "free=MIB" (what others leave of it), "crowd=N" (from the Nth reading of all memory on,
  * every other one takes three milliseconds longer, as beside another process), "nvml=LOAD,REASONS,PROCESSES" (what the
- * management library says, as which it poses too), "lucky" (a launch takes 500 microseconds of the device's clock, in blocks
+ * management library says, as which it poses too), "cache=MIB" (a
+ * launch is faster if less than that was read before it, whatever size of a cache the driver tells), "lucky" (a launch takes 500 microseconds of the device's clock, in blocks
  * of 128 a fifth less where that code was loaded first). The faults that the device code has for tests are acted out: one never
  * ends, and after a wild write every call fails, as on a real device. */
 
@@ -24,7 +25,7 @@
 /* The library's own declarations are the test: no header declares these. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-enum { ARGUMENTS_MAX = 12, OK = 0, INVALID = 1, NO_MEMORY = 2, ILLEGAL = 700 };
+enum { ARGUMENTS_MAX = 20, OK = 0, INVALID = 1, NO_MEMORY = 2, ILLEGAL = 700 };
 
 struct module {
 	char options[4096];
@@ -76,9 +77,8 @@ static unsigned arguments_of(const char *name)
 	static const struct {
 		const char *name;
 		unsigned count;
-	} known[] = {{"flytune_rmsnorm", 6}, {"fill_rows", 6}, {"fill_weight", 4}, {"check_rows", 11},
-	        {"reference_row", 10}, {"check_guards", 7}, {"nothing", 1}, {"read_all", 3}, {"fill_sets", 5},
-	        {"sign_sets", 5}};
+	} known[] = {{"flytune_rmsnorm", 6}, {"fill_rows", 8}, {"fill_weight", 6}, {"check_rows", 19},
+	        {"reference_row", 10}, {"nothing", 1}, {"read_all", 3}, {"fill_sets", 5}, {"sign_sets", 5}};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(name, known[i].name) == 0)
@@ -105,7 +105,19 @@ static double noise(uint64_t at)
 	return (double)(at >> 40) / (1 << 24) - 0.4999;
 }
 
-static void check_rows(const struct launch *launch)
+static void look_for_poison(const uint8_t *zone, uint64_t from, uint64_t to, uint8_t poison, uint64_t *result)
+{
+	for (uint64_t at = from; at < to; at++) {
+		if (zone[at] == poison)
+			continue;
+		result[1]++;
+		if (~at > result[2])
+			result[2] = ~at;
+	}
+}
+
+/* One set's, whose output begins at `y`. */
+static void check_set(const struct launch *launch, const char *y, const char *x, const char *weight)
 {
 	const uint64_t *a = launch->argument;
 	struct rmsnorm_problem problem = {.m = a[3],
@@ -113,37 +125,41 @@ static void check_rows(const struct launch *launch)
 	        .row_stride = a[5],
 	        .dtype = (enum rmsnorm_dtype)a[8],
 	        .weight = (enum rmsnorm_dtype)a[9]};
-	uint64_t *result = pointer(a[10]);
+	uint64_t *result = pointer(a[10]), element = rmsnorm_dtype_size(problem.dtype), guard = a[11];
+	const uint8_t *zone = (const uint8_t *)y - guard;
 
+	look_for_poison(zone, 0, guard, (uint8_t)a[12], result);
 	for (uint64_t row = 0; row < problem.m; row++) {
+		uint64_t end = guard + (row * problem.row_stride + problem.n) * element;
 		struct rmsnorm_worst worst = {0};
 		uint32_t bits;
 		float error;
 
-		rmsnorm_compare_rows(&problem, pointer(a[1]), pointer(a[2]), pointer(a[0]), row, 1, &worst);
+		rmsnorm_compare_rows(&problem, x, weight, y, row, 1, &worst);
 		error = (float)worst.error;
 		memcpy(&bits, &error, sizeof bits);
 		if (((uint64_t)bits << 32 | row) > result[0])
 			result[0] = (uint64_t)bits << 32 | row;
+		if (row + 1 == problem.m)
+			look_for_poison(zone, end, end + guard, (uint8_t)a[12], result);
+		else if (a[13])
+			look_for_poison(zone, end, end + (problem.row_stride - problem.n) * element,
+			        (uint8_t)a[12], result);
 	}
 }
 
-static void check_guards(const struct launch *launch)
+static void check_rows(const struct launch *launch)
 {
-	const uint64_t *a = launch->argument;
-	const uint8_t *data = pointer(a[0]);
-	uint64_t *result = pointer(a[6]);
+	const uint64_t *a = launch->argument, *sign = pointer(a[17]), *known = pointer(a[18]);
 
-	for (uint64_t row = 0; row < a[2]; row++)
-		for (uint64_t in = a[3]; in < a[4]; in++) {
-			uint64_t at = a[1] + row * a[4] + in;
+	for (uint64_t set = 0; set < a[14]; set++) {
+		uint64_t place = (set + a[16]) % a[14];
 
-			if (data[at] == (uint8_t)a[5])
-				continue;
-			result[1]++;
-			if (~at > result[2])
-				result[2] = ~at;
-		}
+		if (!known || sign[place] != known[set])
+			check_set(launch, (const char *)pointer(a[0]) + place * a[15],
+			        (const char *)pointer(a[1]) + set * a[15],
+			        (const char *)pointer(a[2]) + set * a[15]);
+	}
 }
 
 static void fill_sets(const struct launch *launch)
@@ -238,10 +254,37 @@ static void crowd(void)
 		ahead_ns += 3000000;
 }
 
+static void fill_rows(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+
+	for (uint64_t set = 0; set < a[6]; set++)
+		for (uint64_t row = 0; row < a[1]; row++)
+			for (uint64_t at = 0; at < (row + 1 < a[1] ? a[3] : a[2]); at++)
+				rmsnorm_store((enum rmsnorm_dtype)a[4], (char *)pointer(a[0]) + set * a[7],
+				        row * a[3] + at,
+				        at < a[2] ? noise(a[5] + (set << 40) + row * a[3] + at)
+				                  : (double)__builtin_nanf(""));
+}
+
+static void fill_weight(const struct launch *launch)
+{
+	const uint64_t *a = launch->argument;
+
+	for (uint64_t set = 0; set < a[4]; set++)
+		for (uint64_t at = 0; at < a[1]; at++)
+			rmsnorm_store((enum rmsnorm_dtype)a[2], (char *)pointer(a[0]) + set * a[5], at,
+			        1 + noise(~(a[3] + (set << 40)) + at));
+}
+
+/* Of a device whose last cache holds "cache=MIB": what was read since the cache was read over is cached. */
+static uint64_t read_over;
+
 static int run(const struct launch *launch)
 {
 	const uint64_t *a = launch->argument;
 	const char *name = launch->function->name;
+	const unsigned long cache = pretended("cache=", 0);
 
 	if (lost)
 		return ILLEGAL;
@@ -249,27 +292,24 @@ static int run(const struct launch *launch)
 		if (spoiled("lucky"))
 			ahead_ns +=
 			        launch->block == 128 && !launch->function->module->again ? 400000 : 500000;
+		if (cache > 0)
+			ahead_ns += read_over < cache << 20 ? 300000 : 500000;
 		return rmsnorm(launch);
 	}
-	if (strcmp(name, "read_all") == 0)
+	if (strcmp(name, "read_all") == 0) {
+		read_over = a[1] * 16;
 		crowd();
+	}
 	if (strcmp(name, "check_rows") == 0)
 		check_rows(launch);
-	else if (strcmp(name, "check_guards") == 0)
-		check_guards(launch);
 	else if (strcmp(name, "fill_sets") == 0)
 		fill_sets(launch);
 	else if (strcmp(name, "sign_sets") == 0)
 		sign_sets(launch);
 	else if (strcmp(name, "fill_rows") == 0)
-		for (uint64_t row = 0; row < a[1]; row++)
-			for (uint64_t at = 0; at < (row + 1 < a[1] ? a[3] : a[2]); at++)
-				rmsnorm_store((enum rmsnorm_dtype)a[4], pointer(a[0]), row * a[3] + at,
-				        at < a[2] ? noise(a[5] + row * a[3] + at)
-				                  : (double)__builtin_nanf(""));
-	if (strcmp(name, "fill_weight") == 0)
-		for (uint64_t at = 0; at < a[1]; at++)
-			rmsnorm_store((enum rmsnorm_dtype)a[2], pointer(a[0]), at, 1 + noise(a[3] + at));
+		fill_rows(launch);
+	else if (strcmp(name, "fill_weight") == 0)
+		fill_weight(launch);
 	if (strcmp(name, "reference_row") == 0) {
 		struct rmsnorm_problem problem = {.m = a[3] + 1,
 		        .n = a[4],
@@ -457,7 +497,7 @@ EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, u
 		const char *name;
 		unsigned narrow; /* a bit each */
 	} widths[] = {{"flytune_rmsnorm", 1 << 5}, {"fill_rows", 1 << 4}, {"fill_weight", 1 << 2},
-	        {"check_rows", 1 << 8 | 1 << 9}, {"reference_row", 1 << 8 | 1 << 9}, {"check_guards", 1 << 5},
+	        {"check_rows", 1 << 8 | 1 << 9 | 1 << 12 | 1 << 13}, {"reference_row", 1 << 8 | 1 << 9},
 	        {"fill_sets", 1 << 4}};
 	struct launch launch = {.function = function, .grid = gx, .block = bx};
 	unsigned narrow = 0;

@@ -191,7 +191,9 @@ def test_a_wrong_output_never_wins(gpu, tmp_path, how, words):
 
 
 def spoil_the_winner(gpu, tmp_path, how):
-    """Tunes once, and again with that config so spoilt; gives its trial and the others'."""
+    """Tunes once, and again with that config so spoilt; gives its trial and the others'. All are equally fast."""
+    (tmp_path / "pretend").write_text("cache=1")
+    restart_runner(gpu)
     gpu.tune(**SHAPE)
     config = gpu.lookup(**SHAPE)["config"]
     (tmp_path / "fault").write_text(how + ":" + ",".join(f"{name}={value}" for name, value in config.items()))
@@ -244,6 +246,17 @@ def test_where_code_happens_to_lie_is_no_configs_speed(gpu, tmp_path):
     lucky = [trial for trial in trials if trial["config"]["BLOCK_THREADS"] == 128 and trial["rounds"] >= 7]
     assert default["config"]["BLOCK_THREADS"] != 128 and lucky, trials
     assert all(trial["time_us"] > 0.9 * default["time_us"] for trial in lucky), (default, lucky)
+
+
+@pytest.mark.parametrize("holds, reads, cold", [(1, 2, "cold"), (9, 10, "cold"), (200, 320, "cold"),
+                                                (350, 383, "not known to be cold")])
+def test_that_the_caches_were_cleared_is_measured(gpu, tmp_path, holds, reads, cold):
+    """The driver tells of a cache of 1 MiB, whatever the last one holds."""
+    (tmp_path / "pretend").write_text(f"cache={holds}")
+    restart_runner(gpu)
+    gpu.tune(**SHAPE)
+    told = " ".join(gpu.ctl("explain", *harness.shape(**SHAPE), as_json=False).output.split())
+    assert f"; {cold}: a launch took" in told and f"reading {reads} MiB" in told, told
 
 
 def test_a_device_that_others_use_is_left_to_them(gpus, tmp_path):
