@@ -137,9 +137,9 @@ static bool count_miss(struct requests *requests, const struct ft_lookup_request
 	return false;
 }
 
-/* Writes the answer to a lookup's params, or fails having written nothing. *kept: it cost next to nothing. */
-static int answer(struct requests *requests, struct ft_view question, uint64_t now_ns,
-        struct ft_writer *writer, bool *kept, struct ft_error *error)
+/* Writes the answer to a lookup's params, and gives its weight in a turn; or fails having written nothing, with 0. */
+static unsigned answer(struct requests *requests, struct ft_view question, uint64_t now_ns,
+        struct ft_writer *writer, struct ft_error *error)
 {
 	uint64_t hash = replies_hash(question);
 	struct ft_lookup_request request;
@@ -154,13 +154,12 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	/* The first of a batch: what is kept needs no read of the store, and is timed all the same. */
 	if (requests->batch_lookups == 0)
 		requests->batch_began_ns = ft_monotonic_ns();
-	*kept = answer_kept(requests, question, hash, now_ns, &uncounted, writer);
-	if (*kept)
-		return 0;
+	if (answer_kept(requests, question, hash, now_ns, &uncounted, writer))
+		return 1;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
 	        requests_look_up(requests, &request, &source, &known, error) != 0) {
 		requests->refused += !requests->too_early;
-		return -1;
+		return 0;
 	}
 	requests->lookups[source]++;
 	requests->batch_lookups++;
@@ -171,13 +170,13 @@ static int answer(struct requests *requests, struct ft_view question, uint64_t n
 	ft_encode(&encoded, &ft_answer_message, &requests->answer);
 	if (!ft_writer_ok(&encoded)) {
 		ft_encode(writer, &ft_answer_message, &requests->answer);
-		return 0;
+		return SESSION_LOOKED_UP;
 	}
 	ft_write_raw(writer, room, encoded.length);
 	/* Not what does more than ask, nor what is not asked again. */
 	if (again && request.generation[0] == '\0' && !request.tune_on_miss && request.repeats == 0)
 		keep(requests, question, hash, (struct ft_view){room, encoded.length}, source, miss);
-	return 0;
+	return SESSION_LOOKED_UP;
 }
 
 /* Of the loop, in milliseconds' steps: it costs nothing to ask. */
@@ -202,11 +201,12 @@ void method_lookup(struct requests *requests, struct session *session, const str
 	struct ft_writer *writer = &session->out;
 	size_t began = writer->length;
 	struct ft_error error;
-	bool kept;
+	unsigned weight;
 
 	ft_begin_response(writer, envelope->id);
-	if (answer(requests, envelope->body, loop_ns(session), writer, &kept, &error) == 0) {
-		session->weight += kept ? 0 : SESSION_LOOKED_UP;
+	weight = answer(requests, envelope->body, loop_ns(session), writer, &error);
+	session->weight += weight;
+	if (weight > 0) {
 		session_appended(session);
 		return;
 	}
@@ -271,21 +271,21 @@ bool requests_at_once(struct requests *requests, struct session *session, struct
 	return true;
 }
 
-/* True if it cost next to nothing. */
-static inline bool answer_one_of_many(
+/* Gives its weight. */
+static inline unsigned answer_one_of_many(
         struct requests *requests, struct ft_view question, uint64_t now_ns, struct ft_writer *writer)
 {
 	size_t began = writer->length;
 	struct ft_error error;
-	bool kept;
+	unsigned weight = answer(requests, question, now_ns, writer, &error);
 
-	if (answer(requests, question, now_ns, writer, &kept, &error) == 0)
-		return kept;
+	if (weight > 0)
+		return weight;
 	writer->length = began;
 	ft_write_map(writer, 1);
 	ft_write_text(writer, "error");
 	ft_write_error(writer, &error);
-	return false;
+	return SESSION_LOOKED_UP;
 }
 
 /* The list of lookups. Mostly it is all that there is, up to the end: then it need not be walked to be found. */
@@ -324,12 +324,12 @@ static bool answer_some(struct requests *requests, struct session *session, stru
 	struct ft_view question;
 
 	while (*count > 0 && ft_read_view(left, &question)) {
-		bool kept = answer_one_of_many(requests, question, loop_ns(session), writer);
+		unsigned weight = answer_one_of_many(requests, question, loop_ns(session), writer);
 
 		(*count)--;
 		if (requests->too_early || *count == 0)
 			break;
-		if (session_spent(session, kept ? 1 : SESSION_LOOKED_UP))
+		if (session_spent(session, weight))
 			return false;
 	}
 	return true;

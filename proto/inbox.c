@@ -94,19 +94,6 @@ bool ft_inbox_idle(const struct ft_inbox *inbox)
 	return inbox->start == inbox->length;
 }
 
-struct ft_view ft_inbox_fresh(const struct ft_inbox *inbox)
-{
-	if (inbox->scan.offset > 0)
-		return (struct ft_view){0};
-	return (struct ft_view){.data = inbox->data + inbox->start, .length = inbox->length - inbox->start};
-}
-
-void ft_inbox_pass(struct ft_inbox *inbox)
-{
-	inbox->start = 0;
-	inbox->length = 0;
-}
-
 void ft_inbox_borrow(struct ft_inbox *inbox, struct ft_inbox_spare *spare)
 {
 	if (inbox->data != NULL || spare->data == NULL)
@@ -127,7 +114,7 @@ void ft_inbox_return(struct ft_inbox *inbox, struct ft_inbox_spare *spare)
 	*spare = (struct ft_inbox_spare){.data = inbox->data, .capacity = inbox->capacity};
 	inbox->data = NULL;
 	inbox->capacity = 0;
-	ft_inbox_pass(inbox);
+	inbox->start = inbox->length = 0;
 }
 
 void ft_inbox_spare_free(struct ft_inbox_spare *spare)

@@ -31,9 +31,6 @@ void ft_inbox_received(struct ft_inbox *inbox, size_t size);
  * none yet; -1 if the framing is broken. */
 int ft_inbox_next(struct ft_inbox *inbox, struct ft_view *message, struct ft_error *error);
 bool ft_inbox_idle(const struct ft_inbox *inbox); /* no part of a message is waiting */
-/* What waits, if no part of it was looked at yet; and passes over it: it was understood without being taken apart. */
-struct ft_view ft_inbox_fresh(const struct ft_inbox *inbox);
-void ft_inbox_pass(struct ft_inbox *inbox);
 /* An inbox without memory of its own takes the spare's; and gives it back, if nothing waits in it. */
 void ft_inbox_borrow(struct ft_inbox *inbox, struct ft_inbox_spare *spare);
 void ft_inbox_return(struct ft_inbox *inbox, struct ft_inbox_spare *spare);
