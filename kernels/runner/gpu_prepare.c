@@ -49,7 +49,7 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 	gpu->flush_room = at_least(least, at_most(gpu->flush_room, left / 2 & ~UINT64_C(255)));
 	gpu->flush_bytes = at_most(padded(cache * 5 / 2), gpu->flush_room);
 	/* At 5 TB/s and a microsecond a launch, more than any device does in a sample. */
-	gpu->sets = TARGET_NS / (1000 + gpu->set / 5000) + 1;
+	gpu->sets = gpu_launches_for(1000 + gpu->set / 5000);
 	gpu->sets = at_most(gpu->sets, 1 + (left - gpu->flush_room) / gpu->set);
 	if ((code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->arena, gpu->sets * gpu->set),
 	             "cannot allocate the buffers", error)) ||

@@ -237,6 +237,8 @@ int gpu_check_inputs(struct gpu *gpu, uint64_t sets, struct ft_error *error);
 int gpu_capture(struct gpu *gpu, unsigned launches,
         int (*launch)(struct gpu *gpu, void *context, unsigned number, struct ft_error *error), void *context,
         hip_graph_exec *exec, struct ft_error *error);
+/* That make a sample, if one takes so long. */
+unsigned gpu_launches_for(uint64_t launch_ns);
 /* They have to be captured again. */
 void gpu_drop_graphs(const struct gpu *gpu, struct member *member);
 

@@ -159,13 +159,13 @@ void gpu_drop_graphs(const struct gpu *gpu, struct member *member)
 		}
 }
 
-/* Launches that fill a sample, if one takes so long. */
-static unsigned launches_for(const struct gpu *gpu, uint64_t launch_ns)
+unsigned gpu_launches_for(uint64_t launch_ns)
 {
-	uint64_t count = (TARGET_NS + launch_ns - 1) / at_least(launch_ns, 1);
+	/* What an event costs is in every sample, and shared by its launches: so a few, if they do not take twice as long. */
+	enum { FEW = 6 };
+	uint64_t count = TARGET_NS / at_least(launch_ns, 1) + 1;
 
-	/* What an event costs is in every sample: two launches share it. */
-	return (unsigned)at_most(gpu->sets, at_least(launch_ns < UINT64_C(10) * TARGET_NS ? 2 : 1, count));
+	return launch_ns < UINT64_C(10) * TARGET_NS ? (unsigned)at_least(count, at_most(FEW, 2 * count)) : 1;
 }
 
 static int measure_floor(struct gpu *gpu, struct ft_error *error)
@@ -296,7 +296,7 @@ int gpu_warm(struct ft_backend *self, struct ft_error *error)
 		gpu->hip.GraphExecDestroy(exec);
 	/* Warm again after a pause: what was sized stays so. */
 	if (!code && gpu->launches == 0) {
-		launches = launches_for(gpu, timing.elapsed_ns / launches);
+		launches = (unsigned)at_most(gpu->sets, gpu_launches_for(timing.elapsed_ns / launches));
 		gpu->parts = launches > 1 ? PARTS : 1;
 		gpu->launches = launches / gpu->parts;
 		if ((code = look_for_cold(gpu, member, error)) == 0)
