@@ -356,13 +356,24 @@ struct outgoing {
 	struct ft_writer writer;
 };
 
-static void written(uv_write_t *request, int status)
+static void outgoing_free(struct outgoing *outgoing)
 {
-	struct outgoing *outgoing = request->data;
-
-	(void)status; /* a failed write shows as an end of the socket */
 	ft_writer_free(&outgoing->writer);
 	free(outgoing);
+}
+
+static void written(uv_write_t *request, int status)
+{
+	struct runner *runner = request->handle->data;
+
+	outgoing_free(request->data);
+	if (status >= 0 || (runner->state != RUNNER_STARTING && runner->state != RUNNER_READY))
+		return;
+	/* Of one that ended its last words and its exit say more; they are on their way. */
+	if (status == UV_EPIPE || status == UV_ECONNRESET)
+		runner_expect(runner, STAGE_STOP);
+	else
+		runner_kill(runner, RUNNER_DIED, "cannot write to it: %s", uv_strerror(status));
 }
 
 static void send_message(struct runner *runner, struct outgoing *outgoing)
@@ -371,8 +382,7 @@ static void send_message(struct runner *runner, struct outgoing *outgoing)
 	int status;
 
 	if (!ft_writer_ok(&outgoing->writer)) {
-		ft_writer_free(&outgoing->writer);
-		free(outgoing);
+		outgoing_free(outgoing);
 		runner_kill(runner, RUNNER_UNSTARTED, "no memory for a message to it");
 		return;
 	}
@@ -380,7 +390,7 @@ static void send_message(struct runner *runner, struct outgoing *outgoing)
 	outgoing->request.data = outgoing;
 	status = uv_write(&outgoing->request, (uv_stream_t *)&runner->pipe, &buffer, 1, written);
 	if (status != 0) {
-		written(&outgoing->request, status);
+		outgoing_free(outgoing);
 		runner_kill(runner, RUNNER_DIED, "cannot write to it: %s", uv_strerror(status));
 	}
 }

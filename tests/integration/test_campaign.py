@@ -58,3 +58,10 @@ def test_a_daemon_says_why_it_does_not_start(tmp_path, kind, call, number):
 def test_a_disk_that_refuses_one_page_is_written_again_by_the_next_request(tmp_path, number):
     # Where it was a meta page LMDB took nothing more, and only the request after told so.
     assert campaign.DaemonLife(tmp_path, Point("io", number, 1, call="pwrite")).live() in ("served", "refused")
+
+
+@pytest.mark.parametrize("variant", (0, 4))
+@pytest.mark.parametrize("number", range(7, 13))
+def test_a_runner_that_could_not_be_told_is_started_anew(tmp_path, number, variant):
+    # Its hello is among these writes: the device was probed for a minute.
+    assert campaign.DaemonLife(tmp_path, Point("io", number, variant, call="write")).live() in ("served", "refused")
