@@ -57,7 +57,7 @@ extern void *__libc_realloc(void *memory, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
 enum kind { ALLOC, IO, KINDS };
-enum { FRAMES = 24, ERRORS = 4, LINE = 4096 };
+enum { FRAMES = 24, ERRORS = 5, LINE = 4096 };
 
 /* What a call can fail with; the rest is 0. */
 typedef const int errors[ERRORS];
@@ -206,6 +206,9 @@ static bool fails_on(enum kind kind, const char *call, const int *can_be, int fi
 	error = with_errno != 0 && kind == IO ? with_errno : can_be[variant % known];
 	inside = true;
 	tell_hit(kind, number, call, error);
+	/* These say that the other side is gone: then it is. */
+	if (file >= 0 && (error == EPIPE || error == ECONNRESET))
+		(void)syscall(SYS_shutdown, file, SHUT_RDWR);
 	inside = false;
 	errno = error;
 	return true;
@@ -282,7 +285,8 @@ int posix_memalign(void **memory, size_t alignment, size_t size)
 		return fails_on(IO, #name, can_be, file, of_socket) ? -1 : next_##name arguments; \
 	}
 
-static errors receive_errors = {ECONNRESET, EINTR, ENOMEM}, send_errors = {EPIPE, EINTR, ENOBUFS, EAGAIN};
+static errors receive_errors = {ECONNRESET, EINTR, ENOMEM},
+              send_errors = {EPIPE, EINTR, ENOBUFS, EAGAIN, ENOMEM};
 
 MOVE(ssize_t, receive_errors, read, (int file, void *to, size_t size), (file, to, size), EIO, EINTR, ENOMEM)
 MOVE(ssize_t, receive_errors, readv, (int file, const struct iovec *parts, int count), (file, parts, count),
@@ -302,14 +306,14 @@ CALL(ssize_t, -1, pwritev, (int file, const struct iovec *parts, int count, off_
 CALL(ssize_t, -1, pwritev64, (int file, const struct iovec *parts, int count, off64_t at),
         (file, parts, count, at), EIO, ENOSPC)
 CALL(ssize_t, -1, sendfile64, (int to, int from, off64_t *at, size_t size), (to, from, at, size), EIO, ENOMEM)
-CALL(ssize_t, -1, recv, (int file, void *to, size_t size, int flags), (file, to, size, flags), ECONNRESET,
-        EINTR, ENOMEM)
-CALL(ssize_t, -1, recvmsg, (int file, struct msghdr *message, int flags), (file, message, flags), ECONNRESET,
-        EINTR, ENOMEM)
-CALL(ssize_t, -1, send, (int file, const void *from, size_t size, int flags), (file, from, size, flags),
-        EPIPE, EINTR, ENOBUFS, EAGAIN)
-CALL(ssize_t, -1, sendmsg, (int file, const struct msghdr *message, int flags), (file, message, flags), EPIPE,
-        EINTR, ENOBUFS, EAGAIN)
+MOVE(ssize_t, receive_errors, recv, (int file, void *to, size_t size, int flags), (file, to, size, flags),
+        ECONNRESET, EINTR, ENOMEM)
+MOVE(ssize_t, receive_errors, recvmsg, (int file, struct msghdr *message, int flags), (file, message, flags),
+        ECONNRESET, EINTR, ENOMEM)
+MOVE(ssize_t, send_errors, send, (int file, const void *from, size_t size, int flags),
+        (file, from, size, flags), EPIPE, EINTR, ENOBUFS, EAGAIN, ENOMEM)
+MOVE(ssize_t, send_errors, sendmsg, (int file, const struct msghdr *message, int flags),
+        (file, message, flags), EPIPE, EINTR, ENOBUFS, EAGAIN, ENOMEM)
 CALL(int, -1, socket, (int domain, int type, int protocol), (domain, type, protocol), EMFILE, ENFILE, ENOMEM)
 CALL(int, -1, socketpair, (int domain, int type, int protocol, int pair[2]), (domain, type, protocol, pair),
         EMFILE, ENOMEM)

@@ -367,6 +367,7 @@ static const struct step {
         {"open", ask_open},
         {"ping", ask_ping},
         {"problems", ask_problems},
+        {"clean", ask_forget},
         {"lookup", ask_each},
         {"again", ask_each},
         {"many", ask_many},
