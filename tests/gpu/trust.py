@@ -551,8 +551,8 @@ def tell_faults(args, known):
     if not rows:
         return
     words = {"": "as it is", "hurt": "writes into its input", "race": "wrong in 1 of 50", "rare": "wrong in 1 of 200"}
-    print(f"\nfaults: sweeps, code kept, whose default is spoilt; as it is of 12 configs, else of 4\n{'m x n':>13} {'default':>21} {'sweeps':>6} "
-          f"{'found':>5} {'chosen':>6} {'others wrong':>12} {'s':>6}")
+    print(f"\nfaults: sweeps, code kept, whose default is spoilt; as it is of 12 configs, else of 4\n"
+          f"{'m x n':>13} {'default':>21} {'sweeps':>6} {'found':>5} {'chosen':>6} {'others wrong':>12} {'s':>6}")
     for name, row in rows.items():
         shape, fault = name.split(" ")
         if row["sweeps"]:
