@@ -14,7 +14,9 @@
 
 enum {
 	UNBLAMED_MAX = 2,
-	FEW_MAX = 4,          /* of the old best that an upgrade tries first */
+	LET_GO_MAX =
+	        16,  /* starts of the runner in a row without a round, that the daemon itself made needed */
+	FEW_MAX = 4, /* of the old best that an upgrade tries first */
 	DISTURBED_LEAST = 20, /* samples, before their share says anything */
 	OVERRUN_PART =
 	        10, /* of a budget, by which it may be passed; as much is left to a runner that has to be started anew */
@@ -1082,6 +1084,7 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		samples[trials->rounds] = sample[i];
 	}
 	trials->rounds++;
+	sweep->let_go = 0;
 	sweep->samples += count;
 	sweep->disturbed += event->disturbed < count ? event->disturbed : count;
 	sweep->busy = -1;
@@ -1182,26 +1185,30 @@ void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const str
 
 /* ---- the runner's life ---- */
 
-/* Finds the device anew: a hello may have replaced it. False if the sweep cannot go on as it was begun. */
+/* Finds the device anew: a hello may have replaced it. False if the sweep cannot go on as it was begun; what it has then
+ * stays what it was measured as. */
 static bool find_subject(struct sweep *sweep, struct ft_error *error)
 {
-	uint32_t identity = sweep->identity;
-	struct store_key key = sweep->subject.key;
+	struct subject found;
 
-	if (subject_admit(&sweep->subject, sweep->devices, sweep->job->kernel, sweep->job->device,
+	if (subject_admit(&found, sweep->devices, sweep->job->kernel, sweep->job->device,
 	            &sweep->job->problem, error) != 0)
 		return false;
-	if (sweep->subject.device->state != DEVICE_READY) {
+	if (sweep->identity == 0)
+		sweep->subject = found;
+	if (found.device->state != DEVICE_READY) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "device %s is gone: %.200s", sweep->job->device,
-		        sweep->subject.device->slot->reason);
+		        found.device->slot->reason);
 		return false;
 	}
-	if (identity != 0 &&
-	        (identity != sweep->subject.kernel->identity || key.device != sweep->subject.key.device)) {
+	if (sweep->identity != 0 &&
+	        (sweep->identity != found.kernel->identity ||
+	                sweep->subject.key.device != found.key.device)) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "the device or its software changed under the sweep");
 		return false;
 	}
-	sweep->identity = sweep->subject.kernel->identity;
+	sweep->subject = found;
+	sweep->identity = found.kernel->identity;
 	return true;
 }
 
@@ -1216,9 +1223,10 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	sweep->few = job->few;
 	sweep->checking = false;
 	sweep->cancelled = false;
-	sweep->unblamed = 0;
+	sweep->unblamed = sweep->let_go = 0;
 	sweep->began_ns = sweep->wait_ns = sweep->spent_ns = 0;
 	sweep->busy = -1;
+	sweep->subject = (struct subject){0};
 	sweep->identity = 0;
 	sweep->slot = NULL;
 	sweep->phase = SWEEP_WAITS_RUNNER;
@@ -1243,13 +1251,13 @@ void sweep_settled(struct sweep *sweep, struct runner_slot *slot)
 
 	if (sweep->slot != slot || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
 		return;
-	if (sweep->phase != SWEEP_WAITS_RUNNER || slot->runner.state != RUNNER_READY)
+	if (sweep->phase != SWEEP_WAITS_RUNNER)
 		return;
-	if (!find_subject(sweep, &error)) {
+	/* Without its device there is nothing to wait for, whatever becomes of the runner. */
+	if (!find_subject(sweep, &error))
 		end(sweep, SWEEP_MOVED, &error);
-		return;
-	}
-	ask_space(sweep);
+	else if (slot->runner.state == RUNNER_READY)
+		ask_space(sweep);
 }
 
 void sweep_runner_gone(
@@ -1286,6 +1294,10 @@ void sweep_runner_gone(
 			return;
 		}
 		(void)note_event(sweep, "restarted");
+	} else if (++sweep->let_go > LET_GO_MAX) {
+		end_failed(sweep, "its runner was let go %u times before a round was done: %.200s",
+		        sweep->let_go, why->message);
+		return;
 	}
 	sweep->busy = -1;
 	sweep->phase = SWEEP_WAITS_RUNNER;

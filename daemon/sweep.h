@@ -61,6 +61,7 @@ struct sweep {
 	uint64_t samples, disturbed; /* of this start */
 	bool cancelled;
 	unsigned unblamed; /* runner failures in a row that no config can be blamed for */
+	unsigned let_go;   /* ends of the runner since the last round that the daemon asked for */
 	uint64_t
 	        began_ns; /* since when the clock runs, monotonic: from the start of the runner; 0: it does not */
 	uint64_t wait_ns;    /* since when the runner waits for others, monotonic; 0: it does not */

@@ -357,6 +357,38 @@ def test_a_device_that_went_away_for_a_while_is_found_again(daemons, runner):
     until(lambda: daemon.lookup()["source"] == "tuned", "the device is found again")
 
 
+def test_a_tune_that_finds_its_device_gone_fails_and_lets_others_through(daemons, runner):
+    daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
+    daemon.tune()
+    for pid in set(runner.pids()):
+        harness.await_death(pid)
+    starts = len(runner.pids())
+    runner.write("at hello lie nodevice")
+    done = daemon.ctl("tune", *shape(77), "--force", check=False)
+    assert done.status == 4 and "is gone" in done.output + done.complaint
+    # For the job, and after growing pauses for who asks; not without end.
+    assert len(runner.pids()) - starts <= 8
+    assert not daemon.status()["jobs"]["running"]
+    runner.write()
+    until(lambda: daemon.lookup()["source"] == "tuned", "the device is found again")
+    assert daemon.tune("--force", m=77)[0]["source"] == "tuned"
+
+
+@needs_two_cores
+def test_a_sweep_whose_device_goes_away_in_the_middle_fails(daemons, runner):
+    gate = runner.gate("round")
+    runner.write(f"at round 2 once gate {gate}")
+    daemon = daemons(runner).start()
+    job = daemon.ctl("tune", *shape(), "--no-wait").json[0]["job"]
+    gate.arrived()
+    starts = len(runner.pids())
+    runner.write("at hello lie nodevice")
+    os.sched_setaffinity(daemon.pid, affinity()[:1])
+    until(lambda: daemon.lookup() and daemon.ctl("jobs", job).json["jobs"][0]["state"] == "failed", "the job ends")
+    assert "gone" in daemon.ctl("jobs", job).json["jobs"][0]["reason"]
+    assert len(runner.pids()) - starts <= 8
+
+
 def test_a_runner_that_could_not_be_run_at_first_is_tried_again(daemons, runner):
     daemon = daemons(runner).start()
     daemon.tune()
