@@ -10,6 +10,9 @@
 
 enum { SCAN_STEP = 64 };
 
+/* Longest pause before a runner that could not be had is tried again. */
+static const uint64_t away_max_ns = 300000000000;
+
 /* A device that was idle is believed to stay so for a while: sweeps notice by themselves if it does not. */
 static const uint64_t calm_ns = 10000000000;
 
@@ -98,8 +101,14 @@ static void drop(struct background *background, struct wish *wish)
 	background->tag[wish - background->wish] = background->tag[background->count];
 }
 
-/* The one that has to go first: given up, else asked least, else the latest. In a storm of misses, which all have no
- * room, it is looked for once. */
+/* Nothing is to be done for it just now. */
+static bool is_idle(const struct wish *wish)
+{
+	return wish->given_up || wish->away;
+}
+
+/* The one that has to go first: given up or without its device, else asked least, else the latest. In a storm of misses,
+ * which all have no room, it is looked for once. */
 static struct wish *least(struct background *background)
 {
 	struct wish *least = &background->wish[0];
@@ -110,7 +119,7 @@ static struct wish *least(struct background *background)
 	for (uint32_t i = 1; i < background->count; i++) {
 		struct wish *wish = &background->wish[i];
 
-		if (wish->given_up != least->given_up         ? wish->given_up
+		if (is_idle(wish) != is_idle(least)           ? is_idle(wish)
 		                : wish->asked != least->asked ? wish->asked < least->asked
 		                                              : wish->number > least->number)
 			least = wish;
@@ -119,18 +128,47 @@ static struct wish *least(struct background *background)
 	return least;
 }
 
+/* ---- kinds whose runner cannot be had ---- */
+
+static struct background_pause *pause_of(struct background *background, const struct runner_slot *slot)
+{
+	return &background->pause[slot - background->devices->slot];
+}
+
+/* Its wishes are left alone for a while, each time for longer; those of other kinds go on. */
+static void pause_slot(struct background *background, const struct runner_slot *slot)
+{
+	struct background_pause *pause = pause_of(background, slot);
+
+	pause->length_ns = pause->length_ns == 0      ? background->options->background_wait_ns
+	        : 2 * pause->length_ns <= away_max_ns ? 2 * pause->length_ns
+	                                              : away_max_ns;
+	pause->until_ns = ft_monotonic_ns() + pause->length_ns;
+}
+
+/* Whether its device is here and its runner may be had; one whose device is not stays until it is heard again. */
+static bool can_be_granted(struct background *background, struct wish *wish, uint64_t now_ns)
+{
+	const struct device *device = devices_find(background->devices, wish->device, NULL);
+
+	wish->away = device == NULL || device->state != DEVICE_READY;
+	return !wish->given_up && !wish->away && pause_of(background, device->slot)->until_ns <= now_ns;
+}
+
 /* The most asked; but the rest of the last one's family goes on while it is asked at least half as often, since
  * near shapes share what was built and allocated. */
 static struct wish *next_wish(struct background *background)
 {
 	struct wish *most = NULL;
 	struct wish *near = NULL;
+	uint64_t now_ns = ft_monotonic_ns();
 
+	background->least = NULL;
 	for (uint32_t i = 0; i < background->count; i++) {
 		struct wish *wish = &background->wish[i];
 		bool kin = same_family(&wish->key, &background->family);
 
-		if (wish->given_up)
+		if (!can_be_granted(background, wish, now_ns))
 			continue;
 		if (most == NULL || wish->asked > most->asked ||
 		        (wish->asked == most->asked && wish->cause > most->cause) ||
@@ -150,7 +188,7 @@ static struct wish *add(struct background *background, const struct store_key *k
 	if (background->count == background->options->background_queue) {
 		wish = least(background);
 		background->dropped++;
-		if (!wish->given_up && wish->asked >= asked)
+		if (!is_idle(wish) && wish->asked >= asked)
 			return NULL;
 		drop(background, wish);
 	}
@@ -202,6 +240,22 @@ static void rest(struct background *background)
 	timer_start(&background->timer, rested, timer_ms(background->options->background_wait_ns));
 }
 
+/* Comes back when the first of the pauses is over. */
+static void await_pause(struct background *background)
+{
+	uint64_t now_ns = ft_monotonic_ns();
+	uint64_t first_ns = UINT64_MAX;
+
+	for (int kind = 0; kind < OPTIONS_KINDS && background->count > 0; kind++) {
+		uint64_t until_ns = background->pause[kind].until_ns;
+
+		if (until_ns > now_ns && until_ns < first_ns)
+			first_ns = until_ns;
+	}
+	if (first_ns != UINT64_MAX)
+		timer_start(&background->timer, rested, timer_ms(first_ns - now_ns));
+}
+
 static void stop_asking(struct background *background)
 {
 	background->slot = NULL;
@@ -219,6 +273,7 @@ static void load_told(void *data, struct ft_view body, const struct ft_error *fa
 	if (failure == NULL && ft_decode(&ft_load_reply_message, body, &load, NULL) != 0)
 		load = (struct ft_load_reply){0};
 	runner_rest(&slot->runner);
+	*pause_of(background, slot) = (struct background_pause){0};
 	if (load.known && load.percent > background->options->background_load) {
 		log_line(background->log, LOG_LEVEL_DEBUG, "background waits kind=%s load=%" PRIu64 "%%",
 		        slot->runner.kind, load.percent);
@@ -231,17 +286,20 @@ static void load_told(void *data, struct ft_view body, const struct ft_error *fa
 	go(background);
 }
 
-/* True if the device is known to be idle; else finds out, and comes back to `go`. */
+/* True if its runner runs and the device is known to be idle; else finds out, and comes back to `go`. A runner that cannot
+ * be started is met here, before there is a job that would fail for it. */
 static bool is_calm(struct background *background, const struct device *device)
 {
 	struct ft_load_request request = {0};
 	struct runner *runner = &device->slot->runner;
+	bool ready = runner->state == RUNNER_READY;
 
-	if (background->options->background == OPTIONS_BACKGROUND_ALWAYS ||
-	        (background->calm == device->slot && ft_monotonic_ns() < background->calm_ns))
+	if (ready &&
+	        (background->options->background == OPTIONS_BACKGROUND_ALWAYS ||
+	                (background->calm == device->slot && ft_monotonic_ns() < background->calm_ns)))
 		return true;
 	background->slot = device->slot;
-	if (runner->state == RUNNER_READY && runner->reply == NULL) {
+	if (ready && runner->reply == NULL) {
 		background->asking = true;
 		queue_hold(background->queue, true);
 		memcpy(request.device, device->shown.id, sizeof(request.device));
@@ -307,8 +365,10 @@ static void go(struct background *background)
 		struct wish *wish = job == NULL ? next_wish(background) : NULL;
 		struct subject subject;
 
-		if (job == NULL && wish == NULL)
+		if (job == NULL && wish == NULL) {
+			await_pause(background);
 			return;
+		}
 		if (subject_admit(&subject, background->devices, job != NULL ? job->kernel : wish->kernel,
 		            job != NULL ? job->device : wish->device,
 		            job != NULL ? &job->problem : &wish->problem, NULL) != 0 ||
@@ -325,6 +385,10 @@ static void go(struct background *background)
 		if (wish != NULL && is_granted(background, wish, &subject)) {
 			drop(background, wish);
 			continue;
+		}
+		if (job != NULL && pause_of(background, subject.device->slot)->until_ns > ft_monotonic_ns()) {
+			queue_let(background->queue); /* to fail, and say why: others are behind it */
+			return;
 		}
 		if (!is_calm(background, subject.device))
 			return;
@@ -350,9 +414,10 @@ void background_swept(struct background *background, const struct subject *subje
 	uint64_t asked = wish != NULL ? wish->asked : 1;
 
 	if (away) {
-		rest(background);
+		pause_slot(background, subject->device->slot);
 		return;
 	}
+	*pause_of(background, subject->device->slot) = (struct background_pause){0};
 	if (strcmp(job->state, "done") != 0) {
 		if (wish != NULL)
 			wish->given_up = true;
@@ -370,33 +435,16 @@ void background_swept(struct background *background, const struct subject *subje
 
 /* ---- stale answers ---- */
 
-static struct device *device_of(
-        struct background *background, const struct store_key *key, struct device_kernel **kernel)
-{
-	for (uint32_t i = 0; i < background->devices->count; i++) {
-		struct device *device = background->devices->device[i];
-
-		for (uint32_t k = 0; device->state == DEVICE_READY && device->key == key->device &&
-		        k < device->kernel_count;
-		        k++) {
-			*kernel = &device->kernel[k];
-			if ((*kernel)->id == key->kernel)
-				return device;
-		}
-	}
-	return NULL;
-}
-
 static bool look_at(void *data, const struct store_key *key, const struct store_answer *answer)
 {
 	struct background *background = data;
-	struct device_kernel *kernel;
-	struct device *device = device_of(background, key, &kernel);
+	const struct device *device;
+	const struct device_kernel *kernel = devices_kernel(background->devices, key, &device);
 	struct subject subject;
 	struct store_winner winner = answer->winner;
 	enum wish_cause cause;
 
-	if (device == NULL || !answer->winner.set || answer->pin.set)
+	if (kernel == NULL || device->state != DEVICE_READY || !answer->winner.set || answer->pin.set)
 		return true;
 	if (subject_admit(&subject, background->devices, kernel->schema.kernel, device->shown.id,
 	            &answer->problem, NULL) != 0)
@@ -544,14 +592,16 @@ void background_settled(struct background *background, struct runner_slot *slot)
 	go(background);
 }
 
-void background_runner_gone(struct background *background, struct runner_slot *slot)
+void background_runner_gone(struct background *background, struct runner_slot *slot, enum runner_cause cause)
 {
 	if (background->calm == slot)
 		background->calm = NULL;
 	if (background->slot != slot || background->stopping)
 		return;
-	rest(background);
+	if (cause != RUNNER_ASKED)
+		pause_slot(background, slot);
 	stop_asking(background);
+	go(background);
 }
 
 const char *background_state(const struct background *background)

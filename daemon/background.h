@@ -3,13 +3,20 @@
  * Wishes come from lookups that missed (and asked for it), from results that another compiler, driver or space
  * made stale, and from sweeps that were disturbed. They are kept in a table of bounded size, the most asked
  * first, and become jobs one at a time: only when nothing by hand waits, and when the runner says that others
- * hardly use the device. A background sweep makes way for whoever comes. While there is no wish there is no
+ * hardly use the device. Of a kind whose runner cannot be started nothing is tried for growing pauses, and what is wished
+ * for a device that is away waits for it, as long as nothing else needs its place in the table. A background sweep makes way for whoever comes. While there is no wish there is no
  * timer either. They outlive the daemon: a list of them is stored some seconds after a change, and when it stops. */
 #ifndef FLYTUNE_DAEMON_BACKGROUND_H
 #define FLYTUNE_DAEMON_BACKGROUND_H
 
 #include "daemon/queue.h"
 #include "daemon/wish.h"
+
+/* Of a kind whose runner could not be had. */
+struct background_pause {
+	uint64_t until_ns;  /* monotonic: until then nothing is tried */
+	uint64_t length_ns; /* of the last; the next is twice as long, until its runner has worked */
+};
 
 struct background {
 	struct devices *devices;
@@ -34,7 +41,8 @@ struct background {
 	struct runner_slot *calm; /* was idle when last asked */
 	uint64_t calm_ns;         /* monotonic: until when that is believed */
 	bool adding;              /* a wish is on its way to be a job */
-	uint32_t next;            /* numbers wishes, in the order of their coming */
+	struct background_pause pause[OPTIONS_KINDS];
+	uint32_t next; /* numbers wishes, in the order of their coming */
 	/* The walk through stored answers for those that are stale. */
 	bool scanning;
 	struct store_place scan;
@@ -54,12 +62,12 @@ void background_want(
 /* Looks for the next thing to do; to be called when the queue is idle. */
 void background_idle(struct background *background, bool disturbed);
 /* A sweep has ended: its wish is granted, or given up, or another follows; where its device was away, it is tried again after
- * a wait. */
+ * a pause. */
 void background_swept(struct background *background, const struct subject *subject, const struct ft_job *job,
         bool busy, bool away);
 /* A device was heard: what is stale under its identity is looked for. */
 void background_settled(struct background *background, struct runner_slot *slot);
-void background_runner_gone(struct background *background, struct runner_slot *slot);
+void background_runner_gone(struct background *background, struct runner_slot *slot, enum runner_cause cause);
 /* What it waits for, in words; "" when it has nothing to do. */
 const char *background_state(const struct background *background);
 

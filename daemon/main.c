@@ -333,7 +333,7 @@ static void device_event(void *data, struct runner_slot *slot, const struct ft_r
 static void runner_is_gone(
         struct daemon *daemon, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
 {
-	background_runner_gone(&daemon->background, slot);
+	background_runner_gone(&daemon->background, slot, cause);
 	queue_runner_gone(&daemon->queue, slot, cause, why);
 }
 

@@ -22,6 +22,7 @@ struct wish {
 	enum wish_cause cause;
 	uint64_t asked;  /* how often */
 	uint32_t number; /* in the order of their coming */
+	bool away;       /* its device was not here when it was looked at last */
 	bool given_up; /* its sweep failed; kept so that it is not tried again and again, but not in a list */
 };
 

@@ -3,7 +3,7 @@ import select
 
 import pytest
 
-from harness import INSTRUMENTED, problem, shape, until, wakeups
+from harness import INSTRUMENTED, BadRunner, problem, shape, until, wakeups
 
 IDLE = ["--background", "idle", "--background-wait", "0.05"]
 ALWAYS = ["--background", "always"]
@@ -203,17 +203,38 @@ def test_one_whose_sweep_fails_is_not_tried_again_and_again(daemons, runner):
     assert len(jobs(daemon)) == 2
 
 
-def test_one_whose_runner_could_not_be_started_is_tried_again(daemons, runner, tmp_path):
-    program = tmp_path / "program"
-    program.symlink_to(runner.program)
-    daemon = start(daemons(program, arguments=[*ALWAYS, "--background-wait", "0.05", "--runner-idle", "0.05"]))
-    until(lambda: not daemon.runner_pids(), "the runner is let go")
-    program.unlink()
+@pytest.mark.parametrize("mode", [ALWAYS, [*IDLE]], ids=["always", "idle"])
+def test_one_kind_whose_runner_cannot_be_started_keeps_no_other_waiting(daemons, runner, tmp_path, mode):
+    gpu = BadRunner(tmp_path, "gpu")
+    gpu.write("kind hip")
+    daemon = start(daemons(runner, arguments=[*mode, "--background-wait", "0.05", "--runner-idle", "0.05", "--device", "hip",
+                                              "--runner", f"hip={gpu.program}"]))
+    until(lambda: daemon.lookup(device="hip:0").get("reason") != "probing", "the other device is probed")
+    until(lambda: not daemon.runner_pids(), "the runners are let go")
+    gpu.program.chmod(0o644)
+    with daemon.peer() as peer:
+        for device, m, times in (("hip:0", 64, 9), ("cpu:0", 8, 1)):
+            for _ in range(times):
+                peer.call("lookup", kernel="rmsnorm", problem=problem(m=m), device=device, tune_on_miss=True)
+        tuned(daemon, m=8, device="cpu:0")
+        until(lambda: daemon.log().count("runner gone kind=hip cause=unstarted") > 1, "it is tried again")
+        job, = jobs(daemon)
+        assert job["device"] == "cpu:0", "what cannot be begun makes no jobs"
+        gpu.program.chmod(0o755)
+        tuned(daemon, m=64, device="hip:0")
+
+
+def test_a_wish_waits_for_a_device_that_is_away(daemons, runner):
+    runner.write("load 90")
+    daemon = start(daemons(runner, arguments=[*IDLE, "--runner-idle", "0.01"]))
     with daemon.peer() as peer:
         miss(peer, m=64)
-        until(lambda: [job for job in jobs(daemon) if job["state"] == "failed"], "it cannot be started")
-        program.symlink_to(runner.program)
-        tuned(daemon, m=64)
+    assert daemon.status()["background"]["waiting"] == 1
+    runner.write("load 90", "at hello lie nodevice")
+    until(lambda: daemon.lookup(m=3).get("reason") == "no device", "the device is away")
+    assert daemon.status()["background"]["waiting"] == 1
+    runner.write()
+    tuned(daemon, m=64)
 
 
 def test_after_an_upgrade_the_old_best_come_first_and_then_the_rest(daemons, runner):
