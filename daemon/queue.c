@@ -56,9 +56,11 @@ struct job {
 	struct store_winner winner; /* once the sweep has decided */
 	struct store_key key;
 	bool keyed;  /* key is of today's devices */
+	bool looked; /* since a device was heard last: it has a key or can have none */
 	bool stored; /* the store knows of it */
 	enum job_state state;
 	enum queue_end end; /* from JOB_ENDS or JOB_DROPS on */
+	bool cancelled;     /* someone did, whether or not they still wait for it */
 	bool away;          /* it failed for want of its device or runner */
 	unsigned commits;   /* on their way to the store: it stays in memory until they are through */
 	struct wait *waits;
@@ -555,7 +557,7 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	/* A device that moved, or one that is needed elsewhere: what was measured is stored, and the job goes on
 	 * later. */
 	if (outcome == SWEEP_MOVED ||
-	        (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS && job->cancels == NULL)) {
+	        (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS && !job->cancelled)) {
 		trials_free(trials);
 		job->keyed = job->keyed && outcome != SWEEP_MOVED;
 		(void)go_to(job, JOB_WAITS);
@@ -766,9 +768,11 @@ static bool has_key(struct queue *queue, struct job *job)
 {
 	struct subject subject;
 
-	if (!job->keyed &&
-	        subject_admit(&subject, queue->devices, job->info.kernel, job->info.device,
-	                &job->info.problem, NULL) == 0 &&
+	if (job->keyed || job->looked)
+		return job->keyed;
+	job->looked = true;
+	if (subject_admit(&subject, queue->devices, job->info.kernel, job->info.device, &job->info.problem,
+	            NULL) == 0 &&
 	        subject.key.device != 0) {
 		job->key = subject.key;
 		job->keyed = true;
@@ -955,6 +959,7 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 	link_wait(&job->cancels, &job->cancellers, wait, done, data);
 	*handle = wait;
 	if (job->state == JOB_RUNS || job->state == JOB_STOPS) {
+		job->cancelled = true;
 		sweep_cancel(&queue->sweep);
 	} else if (job->state == JOB_WAITS && go_to(job, JOB_DROPS)) {
 		set_end(job, QUEUE_CANCELLED, "cancelled before it ran");
@@ -1083,6 +1088,7 @@ void queue_settled(struct queue *queue, struct runner_slot *slot)
 		if (job->keyed && job->state != JOB_OVER &&
 		        devices_kernel(queue->devices, &job->key, &device) == NULL)
 			job->keyed = false;
+		job->looked = false;
 	}
 	sweep_settled(&queue->sweep, slot);
 	pump(queue);

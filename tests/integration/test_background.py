@@ -120,6 +120,28 @@ def test_a_tune_by_hand_is_not_kept_waiting(daemons, runner):
     assert len(runner.did("build")) == len(daemon.trials(m=64)) + len(daemon.trials(m=8))  # each once
 
 
+def test_who_cancels_a_sweep_that_makes_way_need_not_wait_for_its_end(daemons, runner):
+    gate = runner.gate("round")
+    runner.write(f"at round 2 once gate {gate}")
+    daemon = start(daemons(runner, arguments=ALWAYS))
+    with daemon.peer() as peer:
+        miss(peer, m=64)
+    gate.arrived()
+    hand = daemon.ctl_start("tune", *shape(m=8))
+    daemon.heard("makes way")
+    number = jobs(daemon)[0]["job"]
+    with daemon.peer() as peer:
+        sessions = peer.call("status")["sessions"]
+        with daemon.peer() as canceller:
+            canceller.ask("cancel", job=number)
+            canceller.call("status")  # by now the daemon has read the one before
+        until(lambda: peer.call("status")["sessions"] == sessions, "the daemon has seen it leave")
+    gate.release()
+    assert hand.wait() == 0
+    background = daemon.ctl("jobs", number).json["jobs"][0]
+    assert background["state"] == "cancelled" and daemon.lookup(m=64)["source"] != "tuned"
+
+
 def test_a_tune_by_hand_takes_over_what_is_queued(daemons, runner):
     runner.write("load 90")
     daemon = start(daemons(runner, arguments=IDLE))
