@@ -17,6 +17,7 @@
 
 enum {
 	FILES_MAX = 64,
+	FILE_PATH_SIZE = 256,
 	PROBES_MAX = 2,
 	PSEUDO_FILE_BYTES = 16384,
 	LOOK_MS = 250,   /* between two looks of those who ask */
@@ -142,17 +143,17 @@ static void write_stamp(struct ft_writer *note, const char *path)
 	ft_write_text(note, stamp);
 }
 
-/* The note is [hello, facts, [[path, stamp], …]]: the program itself first, then the files that the hello names. Without
- * memory, or where a file's name is none, it is empty and holds never. */
+/* The note is [hello, facts, [[path, stamp], …]]: the program itself first, then the files that the hello names, which were
+ * checked. Without memory it is empty and holds never. */
 static void write_note(const struct runner_slot *slot, struct ft_view reply,
         const struct ft_runner_hello_reply *hello, struct ft_writer *note)
 {
 	struct ft_cursor files = ft_cursor_of(hello->files.data, hello->files.length);
-	char path[256];
+	char path[FILE_PATH_SIZE];
 	uint32_t count = 0;
 
-	if (hello->files.data == NULL || !ft_read_array(&files, &count) || count > FILES_MAX)
-		count = 0;
+	if (hello->files.data != NULL)
+		(void)ft_read_array(&files, &count);
 	ft_writer_init_growing(note, ft_bounds_large.bytes);
 	ft_write_array(note, 3);
 	ft_write_bytes(note, reply.data, reply.length);
@@ -160,13 +161,7 @@ static void write_note(const struct runner_slot *slot, struct ft_view reply,
 	ft_write_array(note, count + 1);
 	write_stamp(note, slot->runner.path);
 	for (uint32_t i = 0; i < count; i++) {
-		if (!ft_read_text_into(&files, path, sizeof(path))) {
-			log_line(slot->devices->log, LOG_LEVEL_WARNING,
-			        "runner names a file that is no path under 256 bytes kind=%s",
-			        slot->runner.kind);
-			ft_writer_reset(note);
-			return;
-		}
+		(void)ft_read_text_into(&files, path, sizeof(path));
 		write_stamp(note, path);
 	}
 	if (!ft_writer_ok(note))
@@ -198,7 +193,7 @@ static bool note_holds(const struct runner_slot *slot, const struct ft_writer *n
 {
 	struct ft_cursor cursor = ft_cursor_of(note->data, note->length);
 	struct ft_view hello;
-	char path[256];
+	char path[FILE_PATH_SIZE];
 	char kept[STAMP_SIZE];
 	char now[STAMP_SIZE];
 	uint32_t count = 0;
@@ -444,6 +439,29 @@ static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_
 	return result;
 }
 
+/* Whatever the daemon could not look at would make a hello that holds though it may not. */
+static int check_files(const struct ft_runner_hello_reply *hello, struct ft_error *error)
+{
+	struct ft_cursor files = ft_cursor_of(hello->files.data, hello->files.length);
+	char path[FILE_PATH_SIZE];
+	char value[32];
+	uint32_t count = 0;
+
+	if (hello->files.data == NULL)
+		return 0;
+	if (!ft_read_array(&files, &count) || count > FILES_MAX) {
+		(void)snprintf(value, sizeof(value), "a list of %u", count);
+		return ft_fail_field(error, FT_E_BAD_VALUE, "files", value, "at most 64 paths");
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		(void)snprintf(value, sizeof(value), "no such path at %u", i);
+		if (!ft_read_text_into(&files, path, sizeof(path)))
+			return ft_fail_field(
+			        error, FT_E_BAD_VALUE, "files", value, "paths of at most 255 bytes");
+	}
+	return 0;
+}
+
 static int read_hello(struct ft_view reply, struct ft_runner_hello_reply *hello, struct ft_error *error)
 {
 	if (ft_decode(&ft_runner_hello_reply_message, reply, hello, error) != 0)
@@ -451,7 +469,7 @@ static int read_hello(struct ft_view reply, struct ft_runner_hello_reply *hello,
 	if (hello->protocol < FT_RUNNER_PROTOCOL_MIN || hello->protocol > FT_RUNNER_PROTOCOL_MAX)
 		return ft_fail(error, FT_E_PROTOCOL, "it speaks protocol %llu; this daemon speaks %d to %d",
 		        (unsigned long long)hello->protocol, FT_RUNNER_PROTOCOL_MIN, FT_RUNNER_PROTOCOL_MAX);
-	return 0;
+	return check_files(hello, error);
 }
 
 /* Replaces the devices of a kind by what its runner says; a hello that makes no sense changes nothing. With a batch,
@@ -792,7 +810,7 @@ void devices_look_now(struct devices *devices)
 		if (!slot->wanted || slot->probing)
 			continue;
 		if (has_device(slot, false)) {
-			if (slot->note.length > 0 && !note_holds(slot, &slot->note, true))
+			if (!note_holds(slot, &slot->note, true))
 				doubt(slot);
 		} else if (look_for_signs(slot, &any) != slot->signs) {
 			slot->pause_ms = 0;

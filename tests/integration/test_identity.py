@@ -412,6 +412,15 @@ def test_a_runner_that_failed_at_first_is_tried_again(daemons, runner):
     until(lambda: daemon.lookup()["source"] == "tuned", "the runner is heard")
 
 
+def test_a_hello_that_names_more_files_than_can_be_looked_at_is_refused(daemons, runner):
+    runner.write("at hello lie files")
+    daemon = daemons(runner).start()
+    device = until(lambda: (lambda d: d if d["state"] == "failed" else None)(daemon.status()["devices"][0]), "it fails")
+    assert "files is a list of 65" in device["reason"] and "at most 64 paths" in device["reason"]
+    runner.write()
+    until(lambda: daemon.lookup()["reason"] == "no result yet", "the runner is heard")
+
+
 def test_a_tune_that_finds_the_device_just_asked_for_waits_for_it(daemons, runner):
     runner.write("at hello lie nodevice")
     daemon = daemons(runner).start()

@@ -404,7 +404,10 @@ static void answer_hello(struct runner *self, const struct ft_envelope *request)
 		ft_schema_write(&kernels, ft_kernel_rmsnorm.schema(script->kind),
 		        "0123456789abcdef0123456789abcdef", NULL);
 	}
-	ft_write_array(&files, (script->path != NULL) + (script->depends[0] != '\0'));
+	uint32_t more = lies(self, "files") ? 64 : 0;
+	ft_write_array(&files, more + (script->path != NULL) + (script->depends[0] != '\0'));
+	for (uint32_t i = 0; i < more; i++)
+		ft_write_text(&files, "/nowhere");
 	if (script->path)
 		ft_write_text(&files, script->path);
 	if (script->depends[0] != '\0')
