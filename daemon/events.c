@@ -32,6 +32,7 @@ void events_join(struct events *events, struct session *session, uint64_t job)
 {
 	session->watched_job = job;
 	session->watched_to = events->count;
+	session->missed = 0;
 	if (session->watching)
 		return;
 	session->watching = true;
@@ -47,6 +48,22 @@ static bool concerns(const struct session *session, uint64_t job)
 	return session->watched_job == 0 || session->watched_job == job;
 }
 
+/* The oldest gives its place to a new one: who has not read it, and watches what it is about, has missed it. Of one that had
+ * no memory nobody knows that any more. */
+static void lose_oldest(struct events *events)
+{
+	struct kept_event **place = &events->kept[events->count % EVENTS_KEPT];
+
+	for (struct session *session = events->first; session != NULL; session = session->next_watcher) {
+		if (session->watched_to + EVENTS_KEPT != events->count)
+			continue;
+		session->watched_to++;
+		session->missed += *place == NULL || concerns(session, (*place)->job);
+	}
+	free(*place);
+	*place = NULL; /* where there is no memory for the new one, it is missed */
+}
+
 void events_add(struct events *events, const struct ft_event *event)
 {
 	struct kept_event **place = &events->kept[events->count % EVENTS_KEPT];
@@ -54,8 +71,7 @@ void events_add(struct events *events, const struct ft_event *event)
 
 	if (events->first == NULL)
 		return;
-	free(*place);
-	*place = NULL; /* where there is no memory for it, it was missed */
+	lose_oldest(events);
 	ft_writer_init_growing(&writer, ft_bounds_request.bytes);
 	ft_begin_notice(&writer, "event");
 	ft_encode(&writer, &ft_event_message, event);
@@ -78,34 +94,28 @@ void events_add(struct events *events, const struct ft_event *event)
 	}
 }
 
-static void tell_missed(struct session *session, uint64_t missed)
+static void tell_missed(struct session *session)
 {
 	struct ft_event event = {.job = session->watched_job, .event = "missed"};
 
 	(void)snprintf(event.reason, sizeof(event.reason),
-	        "%" PRIu64 " events were not read in time: jobs tells how things stand", missed);
+	        "%" PRIu64 " events were not read in time: jobs tells how things stand", session->missed);
+	session->missed = 0;
 	ft_begin_notice(&session->out, "event");
 	ft_encode(&session->out, &ft_event_message, &event);
 }
 
 bool events_tell(const struct events *events, struct session *session)
 {
-	uint64_t missed = 0;
-
 	if (!session->watching)
 		return false;
-	if (events->count > session->watched_to + EVENTS_KEPT) {
-		missed = events->count - EVENTS_KEPT - session->watched_to;
-		session->watched_to += missed;
-	}
 	while (session->watched_to < events->count && session->out.length < TOLD_AT_ONCE) {
 		const struct kept_event *event = events->kept[session->watched_to % EVENTS_KEPT];
 
 		session->watched_to++;
-		missed += event == NULL;
-		if (missed > 0)
-			tell_missed(session, missed);
-		missed = 0;
+		session->missed += event == NULL;
+		if (session->missed > 0)
+			tell_missed(session);
 		if (event != NULL && concerns(session, event->job))
 			ft_write_raw(&session->out, event->notice, event->length);
 		if (session_spent(session, 1))

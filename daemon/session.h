@@ -114,7 +114,8 @@ struct session {
 	bool watching;
 	bool subscribed;      /* stays for what it is told of */
 	uint64_t watched_job; /* 0: all */
-	uint64_t watched_to;  /* events before this one were told */
+	uint64_t watched_to;  /* events before this one were told, or lost */
+	uint64_t missed;      /* of the lost ones, those that it watches and was not told of having missed */
 	struct session *next_watcher, *previous_watcher;
 	unsigned partial; /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;

@@ -172,17 +172,14 @@ static bool passes(enum flytune_code code)
 	        code == FLYTUNE_E_UNAVAILABLE || code == FLYTUNE_E_SYSTEM;
 }
 
-/* From here on nothing is missed. One job may have ended before: then no event will ever tell. */
-static int begin(struct watch *watch)
+/* One job may have ended before what is told from here on: then no event will ever tell. */
+static int look(struct watch *watch)
 {
 	struct flytune_event end = {.size = sizeof end, .job = watch->only.job, .event = "ended"};
 	flytune_job_list *list;
 	struct flytune_job job;
 	struct flytune_error error;
 
-	if (watch->was_here && show_back(watch) != 0)
-		return 1;
-	watch->here = watch->was_here = true;
 	if (watch->only.job == 0)
 		return 0;
 	if (flytune_jobs(watch->ctl->client, &watch->only, &list, &error) != FLYTUNE_OK) {
@@ -210,6 +207,14 @@ static int begin(struct watch *watch)
 	return 1;
 }
 
+static int begin(struct watch *watch)
+{
+	if (watch->was_here && show_back(watch) != 0)
+		return 1;
+	watch->here = watch->was_here = true;
+	return look(watch);
+}
+
 static int on_event(void *data, const struct flytune_event *event)
 {
 	struct watch *watch = data;
@@ -219,6 +224,8 @@ static int on_event(void *data, const struct flytune_event *event)
 		return 1;
 	if (strcmp(event->event, "watching") == 0)
 		return begin(watch);
+	if (strcmp(event->event, "missed") == 0)
+		return look(watch);
 	if (watch->only.job == 0 || strcmp(event->event, "ended") != 0)
 		return 0;
 	watch->ended = exit_of_job(event->state);

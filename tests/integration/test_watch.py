@@ -1,12 +1,15 @@
 """What `watch` shows: on a terminal a line that moves under those that stay, elsewhere lines alone; and how it goes on when
 the daemon ends."""
+import contextlib
 import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import threading
 
+import msgpack
 import pytest
 
 import harness
@@ -102,8 +105,9 @@ def test_elsewhere_it_is_lines_alone(daemon):
 class Watcher:
     """A watch whose lines are waited for."""
 
-    def __init__(self, daemon, *words, as_json=True):
-        self.process = daemon.ctl_start("watch", *words, as_json=as_json)
+    def __init__(self, daemon, *words, as_json=True, path=None):
+        self.process = subprocess.Popen(harness.ctl_command(path or daemon.path, "watch", *words, as_json=as_json),
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.as_json = as_json
         self.lines = []
         # So that a line that never comes is a failure.
@@ -205,6 +209,59 @@ def test_the_watch_of_a_job_that_ended_meanwhile_tells_its_end(daemon, watchers)
     watcher.process.send_signal(signal.SIGCONT)
     watcher.event("ended", job=job, state="cancelled")
     assert watcher.end() == 4
+
+
+class Lossy:
+    """Stands between a client and the daemon as a connection that is not read in time: the end of each job is told as missed."""
+
+    def __init__(self, daemon, path):
+        self.daemon = daemon
+        self.path = path
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            server.connect(str(self.daemon.path))
+            for source, target, change in ((client, server, lambda message: message), (server, client, self.lose)):
+                threading.Thread(target=self.relay, args=(source, target, change), daemon=True).start()
+
+    @staticmethod
+    def lose(message):
+        if message[0] == 2 and message[1] == "event" and message[2]["event"] == "ended":
+            return [2, "event", {"job": message[2]["job"], "event": "missed", "reason": "1 events were not read in time"}]
+        return message
+
+    @staticmethod
+    def relay(source, target, change):
+        unpacker = msgpack.Unpacker(raw=False, strict_map_key=False)
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                unpacker.feed(data)
+                for message in unpacker:
+                    target.sendall(msgpack.packb(change(message)))
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def test_the_watch_of_a_job_whose_end_was_missed_asks_for_it(daemon, watchers):
+    job = job_of(daemon)
+    lossy = Lossy(daemon, daemon.short / "lossy")
+    with contextlib.closing(lossy.listener):
+        watcher = watchers(daemon, job, path=lossy.path)
+        watcher.event("watching")
+        daemon.ctl("cancel", job)
+        watcher.event("missed", job=job)
+        watcher.event("ended", job=job, state="cancelled")
+        assert watcher.end() == 4
 
 
 @pytest.mark.parametrize("script, status", [((), 0), (("at verify * wrong",), 4)], ids=["done", "failed"])
