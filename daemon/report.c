@@ -230,18 +230,17 @@ void method_status(struct requests *requests, struct session *session, const str
 
 /* ---- misses ---- */
 
-/* What has got a result of its own since is no miss any more. */
-static bool still_misses(struct requests *requests, const struct miss *miss, struct ft_problem *problem)
+/* Whether it has got a result of its own since. Where that cannot be asked, for want of its device or of the store, it has
+ * not. */
+static bool is_granted(struct requests *requests, const struct miss *miss, const struct ft_problem *problem)
 {
 	enum lookup_source source = LOOKUP_DEFAULT;
 
-	if (!miss_problem(miss, problem))
-		return false;
 	return subject_admit(&requests->subject, requests->devices, miss->kernel, miss->device, problem,
 	               NULL) == 0 &&
 	        lookup_answer(requests->store, &requests->subject, 0, &requests->answer, &source, NULL) ==
 	        0 &&
-	        source >= LOOKUP_NEAREST;
+	        source < LOOKUP_NEAREST;
 }
 
 /* The list of misses, some in each turn. Entries may be given to others meanwhile. */
@@ -263,7 +262,7 @@ static bool write_miss(struct listing *listing, struct miss *miss)
 	        .first_ago_ns = now - miss->first_ns,
 	        .last_ago_ns = now - miss->last_ns};
 
-	if (!still_misses(listing->requests, miss, &shown.problem)) {
+	if (!miss_problem(miss, &shown.problem) || is_granted(listing->requests, miss, &shown.problem)) {
 		miss_drop(miss);
 		return false;
 	}
