@@ -241,8 +241,7 @@ static void report_batches(struct store *store)
 
 		store->reported = batch->next;
 		if (batch->done != NULL)
-			batch->done(
-			        batch->data, store->seen.generation, batch->failed ? &batch->error : NULL);
+			batch->done(batch->data, batch->told, batch->failed ? &batch->error : NULL);
 		store_batch_free(batch);
 		if (ft_monotonic_ns() >= end_ns)
 			break;
@@ -254,8 +253,10 @@ static void take_finished(struct store *store, struct store_batch *finished)
 {
 	struct store_batch **end = &store->reported;
 
-	for (const struct store_batch *each = finished; each != NULL; each = each->next)
+	for (struct store_batch *each = finished; each != NULL; each = each->next) {
+		each->told = each->generation != 0 ? each->generation : store->seen.generation;
 		store_each_change(store, each, store->changed);
+	}
 	while (*end != NULL)
 		end = &(*end)->next;
 	*end = finished;

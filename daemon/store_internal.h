@@ -60,6 +60,7 @@ struct store_batch {
 
 	/* set by the writer */
 	uint64_t generation; /* taken for its changes, 0 if there were none */
+	uint64_t told;       /* the one that `done` gets */
 	bool failed;
 	struct ft_error error;
 };
