@@ -111,13 +111,20 @@ static void look_around(uv_timer_t *timer)
 			continue;
 		/* Counted in looks, which a loop that stood still does not catch up on: what came meanwhile is read
 		 * before the next. */
-		if (session->partial++ > PARTIAL_MAX_MS / SWEEP_MS) {
+		if (session->partial++ <= PARTIAL_MAX_MS / SWEEP_MS) {
+			any = true;
+			continue;
+		}
+		/* Many halves that wait for each other's memory have an end too. */
+		if (session->held.list != NULL)
+			(void)ft_fail(&error, FT_E_BUSY,
+			        "the rest of a message was not read for %d s: user %u leaves %zu bytes of "
+			        "questions half asked and answers unread",
+			        PARTIAL_MAX_MS / 1000, session->user, session->turn.user->bytes);
+		else
 			(void)ft_fail(&error, FT_E_TIMEOUT, "a message was not whole after %d s",
 			        PARTIAL_MAX_MS / 1000);
-			session_refuse(session, 0, &error);
-		} else {
-			any = true;
-		}
+		session_refuse(session, 0, &error);
 	}
 	if (!any)
 		(void)uv_timer_stop(timer);

@@ -20,38 +20,44 @@ enum {
 	WORKS_AT_ONCE = 4,     /* of one user */
 };
 
-/* Those of a user that are under way are few, so that their answers are: the others wait to be begun. */
+/* Those of a user that are under way are few, so that their answers are: the others wait to be begun, and each place that is
+ * free is given to whose turn it is. */
+static void begin_next(struct user *user)
+{
+	while (user->works < WORKS_AT_ONCE && user->later.first != NULL) {
+		struct session *next = user->later.first->data;
+
+		list_leave(&next->later);
+		next->begun = true;
+		user->works++;
+		turns_wake(next->common->turns, &next->turn);
+	}
+}
+
 static bool begin_work(struct session *session)
 {
 	struct user *user = session->turn.user;
 
-	if (session->begun || session->waits_to_begin)
+	if (session->begun || session->later.list != NULL)
 		return session->begun;
-	if (user->works < WORKS_AT_ONCE) {
-		user->works++;
-		session->begun = true;
-		return true;
+	if (user->works == WORKS_AT_ONCE || user->later.first != NULL) {
+		list_add(&user->later, &session->later);
+		return false;
 	}
-	session->waits_to_begin = true;
-	session->turn.next_later = NULL;
-	*user->later_end = &session->turn;
-	user->later_end = &session->turn.next_later;
-	return false;
+	user->works++;
+	session->begun = true;
+	return true;
 }
 
-static void leave_later(struct session *session)
+/* It is done, or cannot go on for now: another may begin. */
+static void leave_work(struct session *session)
 {
-	struct user *user = session->turn.user;
-	struct turn **at = &user->later;
-
-	if (!session->waits_to_begin)
+	list_leave(&session->later);
+	if (!session->begun)
 		return;
-	while (*at != &session->turn)
-		at = &(*at)->next_later;
-	*at = session->turn.next_later;
-	if (*at == NULL)
-		user->later_end = at;
-	session->waits_to_begin = false;
+	session->begun = false;
+	session->turn.user->works--;
+	begin_next(session->turn.user);
 }
 
 static void work_free(struct work *work)
@@ -84,30 +90,43 @@ int session_check_room(const struct session *session, struct ft_error *error)
 	        session->user, session->turn.user->bytes);
 }
 
-static void release(struct session *session)
+/* Held back for want of memory, as it would have more to do otherwise; so half a message waits for its user's memory, and
+ * ages anew. */
+static void hold(struct session *session, bool held)
 {
-	struct turn **at = &session->turn.user->held;
-
-	if (!session->held)
+	if (held == (session->held.list != NULL))
 		return;
-	while (*at != &session->turn)
-		at = &(*at)->next_held;
-	*at = session->turn.next_held;
-	session->held = false;
+	if (held)
+		list_add(&session->turn.user->held, &session->held);
+	else
+		list_leave(&session->held);
+	session->partial = session->partial > 0;
+}
+
+static void release_held(struct user *user)
+{
+	while (user->held.first != NULL && !is_over(user->held.first->data)) {
+		struct session *session = user->held.first->data;
+
+		hold(session, false);
+		turns_wake(session->common->turns, &session->turn);
+	}
 }
 
 static void charge(struct session *session, size_t bytes)
 {
+	struct turns *turns = session->common->turns;
 	struct user *user = session->turn.user;
+	bool scarce = turns->bytes > SESSION_BYTES;
 
 	user->bytes += bytes - session->bytes;
-	session->common->turns->bytes += bytes - session->bytes;
+	turns->bytes += bytes - session->bytes;
 	session->bytes = bytes;
-	while (user->held != NULL && !is_over(session)) {
-		struct session *held = user->held->data;
-
-		release(held);
-		turns_wake(held->common->turns, &held->turn);
+	release_held(user);
+	/* Where the memory of all was scarce, and is not any more, that is so for all. */
+	if (scarce && turns->bytes <= SESSION_BYTES) {
+		for (struct node *node = turns->users.first; node != NULL; node = node->next)
+			release_held(node->data);
 	}
 }
 
@@ -121,24 +140,12 @@ static void count_memory(struct session *session)
 		charge(session, bytes);
 }
 
-/* It is given, or its session is gone: another may begin. */
+/* It is given, or its session is gone. */
 static void end_work(struct session *session)
 {
-	struct user *user = session->turn.user;
-	struct session *next;
-
-	leave_later(session);
 	work_free(session->work);
 	session->work = NULL;
-	if (!session->begun)
-		return;
-	session->begun = false;
-	user->works--;
-	if (user->later == NULL)
-		return;
-	next = user->later->data;
-	leave_later(next);
-	turns_wake(next->common->turns, &next->turn);
+	leave_work(session);
 }
 
 static void handle_closed(uv_handle_t *handle)
@@ -170,8 +177,8 @@ void session_close(struct session *session)
 		return;
 	session->closing = true;
 	turns_remove(session->common->turns, &session->turn);
-	release(session);
-	leave_later(session);
+	list_leave(&session->held);
+	list_leave(&session->later);
 	uv_close((uv_handle_t *)&session->poll, handle_closed);
 }
 
@@ -213,7 +220,7 @@ static bool has_work(const struct session *session)
 	if (!may_answer(session))
 		return false;
 	if (session->work != NULL)
-		return !session->waits_to_begin;
+		return session->later.list == NULL;
 	return session->unparsed || (session->due && owed(session) == 0) ||
 	        (session->readable && may_read(session));
 }
@@ -238,6 +245,15 @@ static void poll_again(struct session *session)
 	                (may_read(session) && !session->readable ? UV_READABLE : 0));
 }
 
+/* There is nothing that it may do, until it is reported, woken or let go on. */
+static void rest(struct session *session)
+{
+	if (!may_answer(session))
+		leave_work(session);
+	hold(session, is_over(session) && (owed(session) > 0 || !ft_inbox_idle(&session->inbox)));
+	poll_again(session);
+}
+
 static void reported(uv_poll_t *poll, int status, int events)
 {
 	struct session *session = poll->data;
@@ -249,7 +265,8 @@ static void reported(uv_poll_t *poll, int status, int events)
 	if (status < 0 || (events & UV_WRITABLE) != 0)
 		session->blocked = false;
 	/* Those that wait for their turn are reported each time, which costs more than to stop that where they are many. */
-	if (session->turn.waits && session->reported && session->common->turns->waiting > REPORTED_MOST)
+	if (session->turn.waiting.list != NULL && session->reported &&
+	        session->common->turns->waiting > REPORTED_MOST)
 		poll_for(session, 0);
 	session->reported = true;
 	turns_add(session->common->turns, &session->turn);
@@ -357,8 +374,8 @@ static void flush_between(struct session *session)
 	count_memory(session);
 	if (has_work(session))
 		session_wake(session);
-	else if (!session->turn.waits)
-		poll_again(session);
+	else if (session->turn.waiting.list == NULL)
+		rest(session);
 }
 
 void session_appended(struct session *session)
@@ -558,7 +575,7 @@ static void take_turn(struct session *session)
 	borrow_out(session);
 	if (may_read(session) && session->readable)
 		length = receive(session);
-	if (session->due && owed(session) == 0) {
+	if (session->due && owed(session) == 0 && !session->closing) {
 		session->due = false; /* before: it may become so meanwhile */
 		if (session->events->owed(session->data, session))
 			session->due = true;
@@ -568,16 +585,6 @@ static void take_turn(struct session *session)
 	if (session->work == NULL && (length > 0 || session->unparsed))
 		take_messages(session);
 	session->events->batch_end(session->data, session);
-}
-
-/* Half a message that its user has no memory for waits until there is some, or until it is too old. */
-static void hold(struct session *session)
-{
-	struct user *user = session->turn.user;
-
-	session->held = true;
-	session->turn.next_held = user->held;
-	user->held = &session->turn;
 }
 
 /* Most turns are one read that brings one question that was asked before: its bytes tell that it is whole, and what answers
@@ -624,9 +631,7 @@ bool session_turn(void *data)
 		return false; /* as most are then: at rest */
 	if (has_work(session))
 		return true;
-	if (is_over(session) && session->work == NULL && !ft_inbox_idle(&session->inbox) && !session->held)
-		hold(session);
-	poll_again(session);
+	rest(session);
 	return false;
 }
 
@@ -664,7 +669,7 @@ struct session *session_new(uv_loop_t *loop, const struct log *log, struct sessi
 	session->group = peer.gid;
 	session->process = peer.pid;
 	session->level = access_of(access, descriptor, peer.uid, peer.gid);
-	session->turn.data = session;
+	session->turn.waiting.data = session->held.data = session->later.data = session;
 	session->turn.user = turns_join(common->turns, peer.uid);
 	if (session->turn.user == NULL) {
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a client");

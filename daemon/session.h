@@ -86,6 +86,8 @@ struct session {
 	char name[64];
 
 	struct turn turn;
+	struct node held;  /* among those of its user that are left alone until there is memory */
+	struct node later; /* among those whose work is still to be begun: too many are under way */
 	uint64_t until_ns; /* of this turn, monotonic; 0: nobody has asked yet */
 	unsigned weight;   /* of what was done in it since the clock was looked at */
 	uv_poll_t poll;
@@ -95,18 +97,16 @@ struct session {
 	bool readable; /* something may be there to be read */
 	bool unparsed; /* a whole message may be in the inbox */
 	bool blocked;  /* its socket takes no more for now */
-	bool held;     /* left alone until its user has less memory */
 	struct ft_inbox inbox;
 	struct ft_writer out; /* replies to be written */
 	size_t sent;          /* of them */
 	size_t bytes;         /* of its buffers, as its user was charged */
 	struct work *work;
-	bool begun;          /* it has, and counts among its user's */
-	bool waits_to_begin; /* too many of its user's have */
-	bool due;            /* `owed` has something to append */
-	bool handling;       /* inside a turn: the write comes at its end */
-	bool ending;         /* closes when what is owed is written */
-	bool finished;       /* the client asks nothing more, and may still read */
+	bool begun;    /* it has, and counts among its user's */
+	bool due;      /* `owed` has something to append */
+	bool handling; /* inside a turn: the write comes at its end */
+	bool ending;   /* closes when what is owed is written */
+	bool finished; /* the client asks nothing more, and may still read */
 	bool closing;
 	bool greeted; /* said hello */
 	bool keeps;   /* keeps answers, or is told of changed ones: it need not ask to rely on them */

@@ -4,75 +4,63 @@
 
 #include "proto/clock.h"
 
-static const uint64_t charged_most_ns = 1000000; /* for one turn */
+/* What a turn takes is charged by the clock as long as it is no more than this: to ask what time a thread had is a system
+ * call. */
+static const uint64_t unasked_ns = 1000000;
 
 struct user *turns_join(struct turns *turns, uint32_t id)
 {
-	struct user *user = turns->users;
+	struct user *user;
 
-	while (user != NULL && user->id != id)
-		user = user->next;
-	if (user == NULL) {
-		user = calloc(1, sizeof(*user));
-		if (user == NULL)
-			return NULL;
-		user->id = id;
-		user->end = &user->first;
-		user->later_end = &user->later;
-		user->next = turns->users;
-		turns->users = user;
+	for (struct node *node = turns->users.first; node != NULL; node = node->next) {
+		user = node->data;
+		if (user->id == id) {
+			user->sessions++;
+			return user;
+		}
 	}
-	user->sessions++;
+	user = calloc(1, sizeof(*user));
+	if (user == NULL)
+		return NULL;
+	user->id = id;
+	user->sessions = 1;
+	user->known.data = user->due.data = user;
+	list_add(&turns->users, &user->known);
 	return user;
 }
 
 void turns_leave(struct turns *turns, struct user *user)
 {
-	struct user **at = &turns->users;
-
 	if (--user->sessions > 0)
 		return;
-	while (*at != user)
-		at = &(*at)->next;
-	*at = user->next;
+	list_leave(&user->known);
 	turns->bytes -= user->bytes;
 	free(user);
-}
-
-static void user_due(struct turns *turns, struct user *user)
-{
-	if (user->used_ns < turns->now_ns)
-		user->used_ns = turns->now_ns;
-	user->previous_due = NULL;
-	user->next_due = turns->due;
-	if (turns->due != NULL)
-		turns->due->previous_due = user;
-	turns->due = user;
-}
-
-static void user_done(struct turns *turns, struct user *user)
-{
-	if (user->previous_due != NULL)
-		user->previous_due->next_due = user->next_due;
-	else
-		turns->due = user->next_due;
-	if (user->next_due != NULL)
-		user->next_due->previous_due = user->previous_due;
 }
 
 void turns_add(struct turns *turns, struct turn *turn)
 {
 	struct user *user = turn->user;
 
-	if (turn->waits)
+	if (turn->waiting.list != NULL)
 		return;
-	turn->waits = true;
-	turn->next = NULL;
-	if (user->first == NULL)
-		user_due(turns, user);
-	*user->end = turn;
-	user->end = &turn->next;
+	if (user->turns.first == NULL) {
+		if (user->used_ns < turns->now_ns)
+			user->used_ns = turns->now_ns;
+		list_add(&turns->due, &user->due);
+	}
+	list_add(&user->turns, &turn->waiting);
 	turns->waiting++;
+}
+
+void turns_remove(struct turns *turns, struct turn *turn)
+{
+	if (turn->waiting.list == NULL)
+		return;
+	list_leave(&turn->waiting);
+	turns->waiting--;
+	if (turn->user->turns.first == NULL)
+		list_leave(&turn->user->due);
 }
 
 static void keep_turning(uv_idle_t *idle)
@@ -80,44 +68,16 @@ static void keep_turning(uv_idle_t *idle)
 	(void)idle; /* that it runs is all: the loop does not wait for its sockets then */
 }
 
-static struct turn *take(struct turns *turns, struct user *user)
-{
-	struct turn *turn = user->first;
-
-	user->first = turn->next;
-	turn->waits = false;
-	turns->waiting--;
-	if (user->first == NULL) {
-		user->end = &user->first;
-		user_done(turns, user);
-	}
-	return turn;
-}
-
-void turns_remove(struct turns *turns, struct turn *turn)
-{
-	struct user *user = turn->user;
-	struct turn **at = &user->first;
-
-	if (!turn->waits)
-		return;
-	while (*at != turn)
-		at = &(*at)->next;
-	*at = turn->next;
-	if (*at == NULL)
-		user->end = at;
-	turn->waits = false;
-	turns->waiting--;
-	if (user->first == NULL)
-		user_done(turns, user);
-}
-
+/* Of those who used as little, who came last: the other was served already. */
 static struct user *least(const struct turns *turns)
 {
-	struct user *least = turns->due;
+	struct node *node = turns->due.first;
+	struct user *least = node->data;
 
-	for (struct user *user = least->next_due; user != NULL; user = user->next_due) {
-		if (user->used_ns < least->used_ns)
+	while ((node = node->next) != NULL) {
+		struct user *user = node->data;
+
+		if (user->used_ns <= least->used_ns)
 			least = user;
 	}
 	return least;
@@ -126,10 +86,12 @@ static struct user *least(const struct turns *turns)
 static struct user *serve_one(struct turns *turns)
 {
 	struct user *user = least(turns);
-	struct turn *turn = take(turns, user);
+	struct node *node = user->turns.first;
+	struct turn *turn = (struct turn *)node; /* its first member */
 
+	turns_remove(turns, turn);
 	turns->now_ns = user->used_ns;
-	if (turns->serve(turn->data))
+	if (turns->serve(node->data))
 		turns_add(turns, turn);
 	return user;
 }
@@ -151,18 +113,29 @@ void turns_wake(struct turns *turns, struct turn *turn)
 	idle(turns, true);
 }
 
-/* By the clock: each user is charged what its turn took. */
-static void serve_fairly(struct turns *turns, uint64_t end_ns)
+/* Of what took long, most may have been someone else's: the processor was taken away. */
+static uint64_t charge_of(uint64_t took_ns, uint64_t had_ns)
 {
-	uint64_t now_ns = ft_monotonic_ns();
+	if (took_ns <= unasked_ns || had_ns >= took_ns)
+		return took_ns;
+	return had_ns > unasked_ns ? had_ns : unasked_ns;
+}
 
-	end_ns += now_ns;
-	while (turns->waiting > 0 && now_ns < end_ns) {
+/* Each user is charged what its turn took. */
+static void serve_fairly(struct turns *turns, uint64_t for_ns)
+{
+	uint64_t began_ns = ft_monotonic_ns();
+	uint64_t had_ns = ft_clock_read(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t now_ns = began_ns;
+
+	while (turns->waiting > 0 && now_ns - began_ns < for_ns) {
 		struct user *user = serve_one(turns);
 		uint64_t after_ns = ft_monotonic_ns();
+		uint64_t took_ns = after_ns - now_ns;
 
-		/* Of what took longer, most was someone else's: the processor was taken away. */
-		user->used_ns += after_ns - now_ns < charged_most_ns ? after_ns - now_ns : charged_most_ns;
+		/* One that took long is the last: what was had before it is less than `for_ns`. */
+		user->used_ns += charge_of(took_ns,
+		        took_ns > unasked_ns ? ft_clock_read(CLOCK_THREAD_CPUTIME_ID) - had_ns : took_ns);
 		now_ns = after_ns;
 	}
 }

@@ -16,6 +16,8 @@
 
 #include <uv.h>
 
+#include "daemon/list.h"
+
 enum {
 	TURNS_QUANTUM_NS =
 	        50000, /* of one turn; who does several things in one looks at the clock between them */
@@ -24,7 +26,7 @@ enum {
 
 /* What one user has, over all connections. There from the first to the last of them. */
 struct user {
-	struct user *next;
+	struct node known, due; /* in the lists of turns */
 	uint32_t id;
 	uint32_t sessions;
 	uint64_t used_ns; /* on the scale of turns.now_ns */
@@ -34,25 +36,21 @@ struct user {
 	size_t parked_bytes;
 	uint32_t places; /* that it subscribes to */
 	size_t places_bytes;
-	struct turn *first, **end;
+	struct list turns; /* that wait */
 	/* Their sessions': those that are left alone until there is memory, and those whose work is still to be begun. */
-	struct turn *held, *later, **later_end;
-	uint32_t works;                       /* begun */
-	struct user *next_due, *previous_due; /* of those who have turns waiting */
+	struct list held, later;
+	uint32_t works; /* begun */
 };
 
 /* A member of whatever has turns. */
 struct turn {
-	struct turn *next;
-	struct turn *next_held, *next_later;
+	struct node waiting; /* its data is whose turn it is */
 	struct user *user;
-	void *data;
-	bool waits;
 };
 
 struct turns {
-	struct user *users;
-	struct user *due;
+	struct list users;
+	struct list due;           /* users who have turns waiting, in no order */
 	uint32_t waiting;          /* turns */
 	uint64_t now_ns;           /* time that who is served had used */
 	size_t bytes;              /* of all users */
