@@ -21,7 +21,7 @@ struct access {
 	struct access_group members, admins;
 };
 
-/* Asks the host's user database for the groups, so it may wait: at the start and at a reload only. */
+/* Asks the host's user database for the groups, so it may wait: not for a loop that serves. By one thread at a time. */
 void access_init(struct access *access, const struct options *options);
 /* What the peer of a socket may. */
 enum access_level access_of(const struct access *access, int descriptor, uint32_t user, uint32_t group);

@@ -28,6 +28,18 @@ enum {
 /* A commit that takes so long will not come: even a disk that is rebuilt answers sooner. */
 static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
 
+enum { RELOAD_FAULTS_MAX = 8 };
+
+/* A configuration that is read anew, until the host was asked for what it names. */
+struct reload {
+	uv_work_t work;
+	struct daemon *daemon;
+	struct options *options;
+	struct access access;
+	unsigned faults;
+	struct ft_error fault[RELOAD_FAULTS_MAX];
+};
+
 struct daemon {
 	int argc;
 	char **argv;
@@ -55,6 +67,8 @@ struct daemon {
 	struct metrics_file metrics;
 	/* What was begun, and so must be ended. */
 	bool has_loop, has_devices, has_server, has_queue, has_requests, has_background, has_metrics;
+	bool reloads;       /* the host is asked for what a new configuration names */
+	bool reloads_again; /* and the configuration may have changed since */
 	bool stopping;
 	bool store_closing;
 	int status;
@@ -160,33 +174,92 @@ static void log_fault(void *data, const struct ft_error *fault)
 	log_line(log, LOG_LEVEL_WARNING, "configuration: %s", fault->message);
 }
 
-/* Reads file and flags anew. With a fault in them, all stays as it was. */
-static void reload(struct daemon *daemon)
+static void keep_fault(void *data, const struct ft_error *fault)
 {
-	struct options *fresh = malloc(sizeof(*fresh));
-	struct ft_error error;
-	char lines[64];
+	struct reload *reload = data;
+
+	if (reload->faults < RELOAD_FAULTS_MAX)
+		reload->fault[reload->faults++] = *fault;
+}
+
+/* In a thread of its own: the user database may be on another host, which takes its time. */
+static void ask_host(uv_work_t *work)
+{
+	struct reload *reload = work->data;
+
+	access_init(&reload->access, reload->options);
+	(void)check_host(reload->options, keep_fault, reload);
+}
+
+static void apply(struct daemon *daemon, const struct reload *reload)
+{
 	char rest[512];
 
-	(void)snprintf(lines, sizeof(lines), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, uv_hrtime() / 1000);
-	notify_send(&daemon->notify, lines);
-	if (fresh == NULL) {
-		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: no memory");
-	} else if (options_parse(fresh, daemon->argc, daemon->argv, &error) == OPTIONS_BAD) {
-		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s", error.message);
-	} else {
-		options_reload(&daemon->options, fresh, rest, sizeof(rest));
-		daemon->log.level = daemon->options.log_level;
-		access_init(&daemon->access, &daemon->options);
-		(void)check_host(&daemon->options, log_fault, &daemon->log);
+	options_reload(&daemon->options, reload->options, rest, sizeof(rest));
+	daemon->log.level = daemon->options.log_level;
+	daemon->access = reload->access;
+	if (daemon->has_metrics)
+		metrics_file_configure(&daemon->metrics);
+	log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
+	        reload->options->config[0] != '\0' ? reload->options->config : "none",
+	        rest[0] != '\0' ? "; not before a restart: " : "", rest);
+}
+
+static void reload(struct daemon *daemon);
+
+static void host_asked(uv_work_t *work, int status)
+{
+	struct reload *reload_now = work->data;
+	struct daemon *daemon = reload_now->daemon;
+	bool again = daemon->reloads_again;
+
+	(void)status;
+	daemon->reloads = daemon->reloads_again = false;
+	if (!daemon->stopping) {
+		for (unsigned i = 0; i < reload_now->faults; i++)
+			log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s",
+			        reload_now->fault[i].message);
+		if (reload_now->faults == 0)
+			apply(daemon, reload_now);
 		if (daemon->has_background) /* what answers them is there */
 			devices_ask_again(&daemon->devices);
-		if (daemon->has_metrics)
-			metrics_file_configure(&daemon->metrics);
-		log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
-		        fresh->config[0] != '\0' ? fresh->config : "none",
-		        rest[0] != '\0' ? "; not before a restart: " : "", rest);
+		notify_send(&daemon->notify, "READY=1");
 	}
+	free(reload_now->options);
+	free(reload_now);
+	if (again && !daemon->stopping)
+		reload(daemon);
+}
+
+/* Reads file and flags anew, and asks the host for what they name. With a fault in them, all stays as it was. */
+static void reload(struct daemon *daemon)
+{
+	struct reload *fresh;
+	struct ft_error error;
+	char lines[64];
+
+	if (daemon->reloads) {
+		daemon->reloads_again = true;
+		return;
+	}
+	fresh = calloc(1, sizeof(*fresh));
+	if (fresh != NULL) {
+		fresh->daemon = daemon;
+		fresh->work.data = fresh;
+		fresh->options = malloc(sizeof(*fresh->options));
+	}
+	(void)snprintf(lines, sizeof(lines), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, uv_hrtime() / 1000);
+	notify_send(&daemon->notify, lines);
+	if (fresh == NULL || fresh->options == NULL)
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: no memory");
+	else if (options_parse(fresh->options, daemon->argc, daemon->argv, &error) == OPTIONS_BAD)
+		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s", error.message);
+	else if (uv_queue_work(&daemon->loop, &fresh->work, ask_host, host_asked) == 0)
+		daemon->reloads = true;
+	if (daemon->reloads)
+		return;
+	if (fresh != NULL)
+		free(fresh->options);
 	free(fresh);
 	notify_send(&daemon->notify, "READY=1");
 }

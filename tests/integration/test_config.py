@@ -1,4 +1,5 @@
 """The configuration file, from the command line to a reload."""
+import grp
 import os
 import signal
 import socket
@@ -8,6 +9,9 @@ import pytest
 
 import harness
 from harness import problem, shape
+
+# Names that this host has, of which none is a part of what is said otherwise.
+GROUPS = sorted((group.gr_name for group in grp.getgrall()), key=len)[-2:]
 
 
 def check(*arguments):
@@ -92,14 +96,35 @@ def test_a_runner_that_is_missing_is_told_in_the_log_and_in_the_status(daemons):
     assert "no runner program /no/such/runner" in daemon.ctl("status", as_json=False).output
 
 
-def test_a_reload_says_what_is_missing(daemons, runner, tmp_path):
+def test_a_reload_that_names_what_is_missing_says_so_and_changes_nothing(daemons, runner, tmp_path):
     path = tmp_path / "flytuned.conf"
-    path.write_text("")
+    path.write_text(f"[daemon]\ngroup = {GROUPS[0]}\n")
     daemon = daemons(runner, arguments=["--config", path]).start()
-    path.write_text("[daemon]\ngroup = no-such-group\n")
+    before = daemon.status()["access"]
+    path.write_text("[daemon]\ngroup = no-such-group\nlog_level = debug\n")
     daemon.process.send_signal(signal.SIGHUP)
-    daemon.heard("configuration reloaded")
-    assert "configuration: daemon.group is no-such-group; it must be a group of this host" in daemon.log()
+    daemon.heard("configuration not reloaded: daemon.group is no-such-group; it must be a group of this host")
+    # A group that is not there would let everybody in.
+    assert GROUPS[0] in before and daemon.status()["access"] == before
+    assert "debug:" not in daemon.log() and "configuration reloaded" not in daemon.log()
+
+
+@pytest.mark.skipif(harness.INSTRUMENTED, reason="the sanitizer's library must come first")
+def test_a_user_database_that_does_not_answer_holds_up_no_client(daemons, runner, tmp_path):
+    gate, path = tmp_path / "gate", tmp_path / "flytuned.conf"
+    path.write_text("")
+    daemon = daemons(runner, arguments=["--config", path],
+                     env={"LD_PRELOAD": str(harness.BUILD / "tests/integration/groups.so"), "GROUPS_GATE": str(gate)}).start()
+    os.mkfifo(gate)
+    path.write_text(f"[daemon]\ngroup = {GROUPS[0]}\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    way = os.open(gate, os.O_WRONLY)  # which opens once the daemon asks
+    daemon.process.send_signal(signal.SIGHUP)
+    assert daemon.lookup()["source"] == "default" and GROUPS[0] not in daemon.status()["access"]
+    gate.unlink()
+    os.close(way)
+    harness.until(lambda: GROUPS[0] in daemon.status()["access"], "the groups are known")
+    harness.until(lambda: daemon.log().count("configuration reloaded") == 2, "what was asked meanwhile is done after it")
 
 
 class Manager:
@@ -132,14 +157,14 @@ def test_a_reload_changes_what_can_change_live_and_tells_the_manager(daemons, ru
     with Manager(daemon.short / "notify") as manager:
         daemon.spawn(daemon.short / "notify")
         manager.until("READY=1")
-        path.write_text(f"[daemon]\nlog_level = debug\nmax_clients = 7\nadmin_group = nobody-has-this\n"
+        path.write_text(f"[daemon]\nlog_level = debug\nmax_clients = 7\nadmin_group = {GROUPS[0]}\n"
                         f"[queue]\njobs_per_user = 1\n[metrics]\nfile = {tmp_path}/flytuned.prom\ninterval = 0.05\n")
         daemon.process.send_signal(signal.SIGHUP)
         said = manager.until("READY=1")
         assert said[0].startswith("RELOADING=1\nMONOTONIC_USEC=")
         assert int(said[0].split("=")[2]) > 0
         daemon.heard("not before a restart: daemon.max_clients")
-        assert "nobody-has-this" in daemon.status()["access"]
+        assert GROUPS[0] in daemon.status()["access"]
         daemon.lookup()
         daemon.heard("debug: session opened")
         harness.until(lambda: (tmp_path / "flytuned.prom").exists(), "metrics are written")
@@ -148,7 +173,7 @@ def test_a_reload_changes_what_can_change_live_and_tells_the_manager(daemons, ru
         daemon.process.send_signal(signal.SIGHUP)
         manager.until("READY=1")
         daemon.heard(f"{path}:2:")
-        assert "nobody-has-this" in daemon.status()["access"]
+        assert GROUPS[0] in daemon.status()["access"]
         # And back: what is set no more has its default again.
         path.write_text("")
         daemon.process.send_signal(signal.SIGHUP)
@@ -158,12 +183,12 @@ def test_a_reload_changes_what_can_change_live_and_tells_the_manager(daemons, ru
 
 def test_flags_win_over_the_file_after_a_reload_as_well(daemons, runner, tmp_path):
     path = tmp_path / "flytuned.conf"
-    path.write_text("[daemon]\nadmin_group = from-the-file\n")
-    daemon = daemons(runner, arguments=["--config", path, "--admin-group", "from-a-flag"]).start()
-    assert "from-a-flag" in daemon.status()["access"]
+    path.write_text(f"[daemon]\nadmin_group = {GROUPS[0]}\n")
+    daemon = daemons(runner, arguments=["--config", path, "--admin-group", GROUPS[1]]).start()
+    assert GROUPS[1] in daemon.status()["access"]
     daemon.process.send_signal(signal.SIGHUP)
     daemon.heard("configuration reloaded")
-    assert "from-a-flag" in daemon.status()["access"]
+    assert GROUPS[1] in daemon.status()["access"]
 
 
 def test_a_pause_and_running_jobs_outlive_a_reload(daemon, runner):
