@@ -2,12 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_FIRST = 1 << 16 };
+enum { READ_FIRST = 1 << 16, LINKS_MAX = 40 };
 
 static const size_t device_max = (size_t)512 << 20; /* a file or a pipe ends, /dev/zero does not */
 
@@ -108,17 +109,30 @@ static bool fill(int descriptor, const char *path, int (*write)(void *data, FILE
 	return written;
 }
 
+/* Whoever had the file has it still, with the rights that it had; a new one is what the umask leaves. Who may not give it
+ * away has it as his own. */
+static bool give_rights(int descriptor, const char *path)
+{
+	struct stat facts;
+	mode_t mask = umask(0);
+
+	umask(mask);
+	if (stat(path, &facts) != 0)
+		return fchmod(descriptor, 0666 & ~mask) == 0;
+	if (fchown(descriptor, facts.st_uid, facts.st_gid) != 0 && errno != EPERM)
+		return false;
+	return fchmod(descriptor, facts.st_mode & 0777) == 0;
+}
+
 /* Beside the file, so that it can take its place in one step: nobody ever sees a half. */
 static bool replace(
         const char *path, int (*write)(void *data, FILE *file), void *data, char problem[FILE_PROBLEM_SIZE])
 {
 	size_t size = strlen(path) + 16;
 	char *beside = malloc(size);
-	mode_t mask = umask(0);
 	int descriptor;
 	bool written;
 
-	umask(mask);
 	if (beside == NULL)
 		return complain(problem, "write", path);
 	snprintf(beside, size, "%s.XXXXXX", path);
@@ -127,7 +141,7 @@ static bool replace(
 		free(beside);
 		return complain(problem, "make a file beside", path);
 	}
-	if (fchmod(descriptor, 0666 & ~mask) != 0) {
+	if (!give_rights(descriptor, path)) {
 		written = complain(problem, "write", beside);
 		close(descriptor);
 	} else {
@@ -141,6 +155,38 @@ static bool replace(
 	return written;
 }
 
+/* Where a path leads, link by link, whether or not something is there. NULL without memory or end. */
+static char *follow_links(const char *path)
+{
+	char *at = strdup(path);
+	char target[PATH_MAX];
+
+	for (int links = 0; at != NULL; links++) {
+		ssize_t length = readlink(at, target, sizeof target);
+		const char *slash = strrchr(at, '/');
+		size_t kept;
+		char *next;
+
+		if (length < 0)
+			return at;
+		if (links == LINKS_MAX || length == sizeof target) {
+			free(at);
+			errno = links == LINKS_MAX ? ELOOP : ENAMETOOLONG;
+			return NULL;
+		}
+		kept = target[0] != '/' && slash != NULL ? (size_t)(slash - at) + 1 : 0;
+		next = malloc(kept + (size_t)length + 1);
+		if (next != NULL) {
+			memcpy(next, at, kept);
+			memcpy(next + kept, target, (size_t)length);
+			next[kept + (size_t)length] = '\0';
+		}
+		free(at);
+		at = next;
+	}
+	return NULL;
+}
+
 bool file_write(
         const char *path, int (*write)(void *data, FILE *file), void *data, char problem[FILE_PROBLEM_SIZE])
 {
@@ -150,11 +196,11 @@ bool file_write(
 
 	if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode))
 		return write_into(path, write, data, problem);
-	/* A link stays one, and what it leads to is replaced. */
-	real = realpath(path, NULL);
-	if (real == NULL && errno != ENOENT)
+	/* A link stays one, and what it leads to is replaced or made. */
+	real = follow_links(path);
+	if (real == NULL)
 		return complain(problem, "write", path);
-	written = replace(real != NULL ? real : path, write, data, problem);
+	written = replace(real, write, data, problem);
 	free(real);
 	return written;
 }

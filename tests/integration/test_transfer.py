@@ -502,6 +502,19 @@ def test_an_export_into_a_pipe_or_over_a_link_leaves_them_there(filled, tmp_path
     link.symlink_to(kept.name)
     assert export(filled, link)["version"] == 1
     assert link.is_symlink() and json.loads(kept.read_text())["version"] == 1
+    # Also one that leads to what is not there yet.
+    (tmp_path / "below").mkdir()
+    later, link = tmp_path / "below" / "later.json", tmp_path / "dangling.json"
+    link.symlink_to(f"below/{later.name}")
+    assert export(filled, link)["version"] == 1
+    assert link.is_symlink() and json.loads(later.read_text())["version"] == 1
+    # Who could read a file still can, and nobody else.
+    kept.chmod(0o640)
+    owner = (65534, 65534) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    os.chown(kept, *owner)
+    export(filled, kept)
+    facts = kept.stat()
+    assert (stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid) == (0o640, *owner)
     done = filled.ctl("export", tmp_path, check=False)
     assert done.status == 1 and "Is a directory" in done.complaint and tmp_path.is_dir()
 
