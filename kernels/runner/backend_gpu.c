@@ -38,8 +38,10 @@ static void name_place(struct gpu *gpu, int *paths, const char *format, ...)
 {
 	va_list arguments;
 
-	if (*paths == PATHS_MAX)
+	if (*paths == PATHS_MAX) {
+		gpu->unnamed++;
 		return;
+	}
 	va_start(arguments, format);
 	vsnprintf(gpu->place[*paths], sizeof gpu->place[*paths], format, arguments);
 	va_end(arguments);
@@ -121,6 +123,12 @@ static int open_backend(struct ft_backend *self, struct ft_error *error)
 		gpu->path[paths++] = gpu->compiler_path;
 	gpu->path[paths] = NULL;
 	name_places(gpu, paths);
+	if (gpu->unnamed > 0)
+		fprintf(stderr,
+		        "flytune-runner-%s: of the files whose change makes its hello stale %u are not "
+		        "watched: a "
+		        "hello names %d at most\n",
+		        self->kind, gpu->unnamed, PATHS_MAX);
 	snprintf(self->identity, sizeof self->identity,
 	        "runner=flytune-" FLYTUNE_VERSION
 	        " compiler=%s runtime=%s-%d:%.40s driver=%s method=" GPU_METHOD,

@@ -80,6 +80,7 @@ struct gpu {
 	char driver[64], builder[192], compiler_path[256];
 	char place[PATHS_MAX][96]; /* of the system's, below */
 	const char *path[PATHS_MAX + 1];
+	unsigned unnamed; /* places for which there was no room */
 	struct gpu_pool *pool;
 	/* The checking code is the same for all sweeps of an architecture. */
 	struct gpu_code check;
