@@ -225,9 +225,9 @@ int store_batch_identity(struct store_batch *batch, uint32_t device, uint32_t id
 /* Small facts of the daemon's own, by name: what a runner said in its last hello. */
 int store_batch_note(struct store_batch *batch, const char *name, const void *value, size_t length);
 
-/* Hands the batch over, whatever happens. `done` (may be NULL) gets the generation that reads now see, or an
- * error when nothing of the batch was kept (a full disk, a full map). If writes fail for want of room, later
- * batches are tried anew. */
+/* Hands the batch over, whatever happens. `done` (may be NULL) gets the generation of what the batch changed,
+ * or, where it changed no answer, that of reads now; or an error when nothing of the batch was kept (a full disk, a full
+ * map). If writes fail for want of room, later batches are tried anew. */
 typedef void (*store_done)(void *data, uint64_t generation, const struct ft_error *error);
 void store_submit(struct store_batch *batch, store_done done, void *data);
 

@@ -151,6 +151,20 @@ def test_the_status_tells_stale_answers_and_what_is_missed(daemons, runner):
     harness.until(lambda: daemon.status()["stale"] == 1, "one is tuned anew")
 
 
+def test_a_miss_that_cannot_be_asked_about_just_now_stays_in_the_list(daemons, runner):
+    daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
+    known(daemon)
+    daemon.lookup(m=64)
+    for pid in set(runner.pids()):
+        harness.await_death(pid)
+    runner.write("at hello lie nokernel")
+    harness.until(lambda: daemon.ctl("lookup", *shape(), check=False).status != 0, "its kernel is gone")
+    daemon.ctl("misses")
+    runner.write()
+    harness.until(lambda: daemon.ctl("lookup", *shape(m=3), check=False).status == 0, "its kernel is back")
+    assert 64 in [miss["problem"]["m"] for miss in daemon.ctl("misses").json["misses"]]
+
+
 def test_the_status_names_a_device_that_was_wanted_and_is_not_there(daemons, runner):
     daemon = daemons(runner, device="hip", arguments=["--device", "cpu", "--runner", "hip=/bin/false"]).start()
     harness.until(lambda: "no hip device" in daemon.status()["degraded"], "the missing device is told")

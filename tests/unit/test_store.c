@@ -548,9 +548,10 @@ static void in_order(void *data, uint64_t generation, const struct ft_error *err
 {
 	struct order_step *step = data;
 
-	(void)generation;
 	assert_null(error);
 	assert_int_equal(step->order->next, step->number);
+	/* Its own, though others that came after it are in the same commit: this one is what a pin's token names. */
+	assert_int_equal(generation, 2 + step->number);
 	/* What a batch brought can be read when it is acknowledged. */
 	assert_int_equal(get_winner(step->order->place, 1, (uint64_t)step->number, 0), step->number + 1);
 	step->order->next++;
