@@ -1073,7 +1073,8 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		sample[index] = value;
 	}
 	for (uint32_t i = 0; i < sweep->members; i++) {
-		if (sample[i] == 0 || trials->trial[i].dropped)
+		/* The default races on for a while though it is dropped: what others gain is told by the rounds shared with it. */
+		if (sample[i] == 0 || (trials->trial[i].dropped && i != trials->standard))
 			continue;
 		uint64_t *samples = trials_samples(trials, i);
 

@@ -334,6 +334,23 @@ def test_a_grown_space_measures_its_new_members_and_no_loser(daemons, runner):
     assert daemon.lookup()["config"] == old["config"]
 
 
+def test_what_a_member_of_a_grown_space_gains_is_known_though_the_default_was_dropped_before(daemons, runner):
+    runner.write("space 6", "best 1")
+    daemon = start(daemons(runner))
+    daemon.tune()
+    default, = [trial for trial in daemon.trials() if trial["default"]]
+    assert default["dropped_round"]
+    runner.write("space 10", "best 9")
+    new, = daemon.tune()
+    told = daemon.ctl("explain", *shape()).json
+    winner, = [trial for trial in daemon.trials() if trial["winner"]]
+    default, = [trial for trial in daemon.trials() if trial["default"]]
+    assert new["config"] == winner["config"] and default["dropped_round"], "it must have been dropped all the while"
+    assert 2.8 < told["gain_percent"] < 3.2 and told["gain_least_percent"] > 2, told  # the default stands next to it
+    answer = daemon.lookup()
+    assert answer["config"] == winner["config"] and 1.028 < answer["gain"] < 1.032, answer
+
+
 def test_a_space_that_shrank_keeps_what_it_knows(daemons, runner):
     runner.write("space 8", "best 1", "wrong 3")
     daemon = start(daemons(runner))
