@@ -1036,7 +1036,7 @@ static int cpu_audit(struct ft_backend *backend, size_t index, uint64_t launches
 	}
 	for (*checked = 0; *checked < launches && result == 0; ++*checked) {
 		size_t shift = cpu->audits % AUDIT_SHIFTS;
-		memset(out, POISON, (odd - 1) * extent->stride + extent->row);
+		poison(cpu, out, (odd - 1) * extent->stride + extent->row);
 		uint64_t began = ft_clock_ns();
 		launch(cpu, index, verified_in(cpu) + shift * extent->stride, out, cpu->problem.m);
 		note_work(cpu, began);
@@ -1149,8 +1149,13 @@ static uint64_t median(uint64_t *value, size_t count)
 	return (value[(count - 1) / 2] + value[count / 2]) / 2;
 }
 
+static bool backend_is_late(const struct cpu *cpu, uint64_t more_ns)
+{
+	return cpu->backend.deadline_ns != 0 && ft_monotonic_ns() + more_ns >= cpu->backend.deadline_ns;
+}
+
 /* Picoseconds a launch in so many arrays, once caches hold what such a walk leaves in them; that of the quarter of windows
- * that others disturbed least. */
+ * that others disturbed least. 0 if the deadline comes before they are made, or timed. */
 static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
 {
 	enum { LEAST = 3 };
@@ -1158,9 +1163,13 @@ static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
 	uint64_t spent = 0;
 	size_t count = 0;
 	use_sets(cpu, sets);
+	if (cpu->ended || backend_is_late(cpu, sets * time_batch(cpu, index, 1)))
+		return 0;
 	uint64_t once = time_batch(cpu, index, sets) / sets;
 	uint64_t launches = window_least_ns(cpu) / (once > 0 ? once : 1) + 1;
 	for (; count < WINDOWS && (count < LEAST || spent < look_ns / 4); count++) {
+		if (backend_is_late(cpu, launches * once))
+			return 0;
 		took[count] = time_batch(cpu, index, launches);
 		spent += took[count];
 	}
@@ -1168,14 +1177,33 @@ static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
 	return took[count / 4] * 1000 / launches;
 }
 
-static bool backend_is_late(const struct cpu *cpu, uint64_t more_ns)
+/* False where there is none. */
+static bool keep_least(uint64_t *least, uint64_t value)
 {
-	return cpu->backend.deadline_ns != 0 && ft_monotonic_ns() + more_ns >= cpu->backend.deadline_ns;
+	*least = *least == 0 || (value > 0 && value < *least) ? value : *least;
+	return value > 0;
 }
 
-static void keep_least(uint64_t *least, uint64_t value)
+/* Takes turns at the pairs of a cache, at half of `sets` and at all of them. False if the deadline ended it. */
+static bool look_at(struct cpu *cpu, size_t index, size_t sets)
 {
-	*least = *least == 0 || value < *least ? value : *least;
+	const uint64_t few = cpu->device.traits.cache / WARM_PART / touched(cpu);
+	const size_t m = cpu->problem.m;
+	uint64_t begin = ft_clock_ns();
+	bool timed = true;
+	cpu->half_ps = cpu->whole_ps = 0;
+	for (int turn = 0; timed && turn < COLD_TURNS && (turn == 0 || ft_clock_ns() - begin < look_ns);
+	        turn++) {
+		timed = keep_least(&cpu->warm_ps, time_in(cpu, index, few > 0 && few < sets ? few : 1));
+		/* Of a single pair, half the rows. */
+		cpu->rows = sets > 1 ? m : m / 2;
+		timed = timed &&
+		        keep_least(
+		                &cpu->half_ps, time_in(cpu, index, sets > 1 ? sets / 2 : 1) * m / cpu->rows);
+		cpu->rows = m;
+		timed = timed && keep_least(&cpu->whole_ps, time_in(cpu, index, sets));
+	}
+	return timed;
 }
 
 /* Takes more arrays until a launch takes no longer in twice as many, and longer than in a cache. What of them stays there
@@ -1183,28 +1211,16 @@ static void keep_least(uint64_t *least, uint64_t value)
 static void look_for_cold(struct cpu *cpu, size_t index)
 {
 	const uint64_t cache = cpu->device.traits.cache;
-	const uint64_t few = cache / WARM_PART / touched(cpu);
-	const size_t m = cpu->problem.m;
-	size_t sets = cpu->sets;
-	for (;; sets = 2 * sets < cpu->most ? 2 * sets : cpu->most) {
-		uint64_t begin = ft_clock_ns();
-		cpu->half_ps = cpu->whole_ps = 0;
-		for (int turn = 0; turn < COLD_TURNS && (turn == 0 || ft_clock_ns() - begin < look_ns);
-		        turn++) {
-			keep_least(&cpu->warm_ps, time_in(cpu, index, few > 0 && few < sets ? few : 1));
-			/* The rest of a turn takes some three times as long. */
-			if (backend_is_late(cpu, 3 * (ft_clock_ns() - begin))) {
-				cpu->half_ps = cpu->whole_ps = 0;
-				use_sets(cpu, sets);
-				return;
-			}
-			/* Of a single pair, half the rows. */
-			cpu->rows = sets > 1 ? m : m / 2;
-			keep_least(
-			        &cpu->half_ps, time_in(cpu, index, sets > 1 ? sets / 2 : 1) * m / cpu->rows);
-			cpu->rows = m;
-			keep_least(&cpu->whole_ps, time_in(cpu, index, sets));
+	size_t there = cpu->sets;
+	for (size_t sets = there;; sets = 2 * sets < cpu->most ? 2 * sets : cpu->most) {
+		if (!look_at(cpu, index, sets)) {
+			cpu->half_ps = cpu->whole_ps = 0;
+			/* More may not have been made whole in time. */
+			use_sets(cpu, there);
+			cpu->ended = false;
+			return;
 		}
+		there = sets;
 		const bool waits = cpu->whole_ps * 100 > cpu->warm_ps * (100 + WARM_RISE);
 		if (sets == cpu->most ||
 		        (!rises(cpu) && (waits || touched(cpu) * sets >= COLD_ENOUGH * cache)))
@@ -1233,7 +1249,7 @@ static int cpu_warm(struct ft_backend *backend, struct ft_error *error)
 {
 	struct cpu *cpu = self_of(backend);
 	(void)error;
-	cpu->until_ns = 0;
+	cpu->until_ns = backend->deadline_ns;
 	cpu->ended = false;
 	ft_clock_probe(&cpu->clock);
 	uint64_t begin = ft_clock_ns();
