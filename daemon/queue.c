@@ -468,7 +468,7 @@ static void committed(void *data, uint64_t generation, const struct ft_error *er
 	pump(queue);
 }
 
-/* A stored winner gives way only to one that is better beyond the noise. */
+/* A stored winner gives way only to one that is better beyond the noise; or where nobody looked at what it does now. */
 static uint32_t keep_tied_winner(
         struct queue *queue, const struct trials *trials, const struct ft_standing *standing)
 {
@@ -476,7 +476,8 @@ static uint32_t keep_tied_winner(
 	int32_t index = lookup_served(queue->store, subject, trials);
 
 	if (index >= 0 && index < FT_SPACE_MAX && standing[index].tied &&
-	        trials->trial[index].status == TRIAL_WAITING && !trials->trial[index].dropped)
+	        trials->trial[index].status == TRIAL_WAITING && !trials->trial[index].dropped &&
+	        trials->trial[index].confirmed)
 		return (uint32_t)index;
 	return (uint32_t)trials->winner;
 }

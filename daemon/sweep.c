@@ -488,6 +488,7 @@ static void write_members(const struct sweep *sweep, struct ft_writer *writer, s
 	for (uint32_t i = 0; i < sweep->members; i++) {
 		const struct trial *trial = &sweep->trials->trial[i];
 
+		sweep->trials->trial[i].confirmed = false;
 		memset(member, 0, sizeof(*member));
 		member->config = trial->config;
 		if (trial->status != TRIAL_WAITING)
@@ -556,6 +557,7 @@ static void ask_sweep(struct sweep *sweep)
 	expect_end(sweep);
 	sweep->samples = 0;
 	sweep->disturbed = 0;
+	sweep->rejected = false;
 	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
 	        sweep_replied, sweep);
 out:
@@ -869,7 +871,7 @@ static void end_without_winner(struct sweep *sweep, const struct ft_decision *de
 	end_failed(sweep, "%s; the first, %.60s: %.180s", text, config, first->reason);
 }
 
-/* The default alone did not fit. What was to be done before it counts as well. */
+/* The default alone did not fit, or not the next winner. What was to be done before it counts as well. */
 static void end_without_time(struct sweep *sweep, uint64_t needs_ns)
 {
 	uint64_t budget = budget_of(sweep), given = sweep->given_ns;
@@ -877,10 +879,11 @@ static void end_without_time(struct sweep *sweep, uint64_t needs_ns)
 
 	if (needs <= budget)
 		needs = budget + budget / OVERRUN_PART;
-	end_failed(sweep,
-	        "the budget of %.3g s is too small: to verify and time the default alone takes about %" PRIu64
-	        " s",
-	        (double)budget / 1e9, (needs + second_ns - 1) / second_ns);
+	end_failed(sweep, "the budget of %.3g s is too small: %s takes about %" PRIu64 " s",
+	        (double)budget / 1e9,
+	        sweep->rejected ? "the winner was found wrong after the race, and to verify the next"
+	                        : "to verify and time the default alone",
+	        (needs + second_ns - 1) / second_ns);
 }
 
 static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
@@ -1117,6 +1120,7 @@ static void take_out(struct sweep *sweep, const struct ft_runner_event *event)
 		return;
 	}
 	trial->status = status;
+	sweep->rejected = sweep->rejected || trial->sample_ps != NULL;
 	memcpy(trial->reason, event->reason, sizeof(trial->reason));
 	note_trial(sweep, (uint32_t)event->trial);
 	out_after_timing(sweep, trial);
@@ -1156,6 +1160,8 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 		if (event->error > trial->error)
 			trial->error = event->error;
 		store_trials(sweep);
+	} else if (strcmp(event->event, "confirmed") == 0 && waiting) {
+		trial->confirmed = true;
 	} else if (strcmp(event->event, "out") == 0 && waiting) {
 		take_out(sweep, event);
 	}

@@ -20,6 +20,8 @@ struct trial {
 	enum trial_status status;
 	bool verified; /* right before timing */
 	bool dropped;  /* by the decision */
+	/* After the race that ended last, and many of its launches; not kept with the trials. */
+	bool confirmed;
 	uint32_t dropped_round;
 	uint32_t same_as;        /* index of the trial timed in its stead */
 	char code[FT_HASH_SIZE]; /* "" until built */

@@ -16,9 +16,11 @@ static const uint64_t second_ns = 1000000000;
 enum {
 	AUDIT_LAUNCHES = 1000,
 	AUDIT_LEAST = 16,
-	AUDIT_PARTS = 16,
-	AUDIT_COST = 3 /* launches' times, for one */
+	AUDIT_PARTS = 16, /* at least */
+	AUDIT_FIRST = 2,  /* which are checked whole */
+	AUDIT_COST = 3    /* launches' times, for one */
 };
+static const uint64_t audit_part_ns = 200000000; /* after which a cancel is looked for */
 static const uint64_t audit_whole_bytes = (uint64_t)64 << 20;
 enum { RESERVE_MOST = 4, RESERVE_LEAST = 50, PAST_PART = 20 /* parts of the budget, kept for that */ };
 
@@ -276,6 +278,13 @@ static uint64_t last_end_ns(const struct run *run)
 	return run->deadline_ns > UINT64_MAX - overrun ? UINT64_MAX : run->deadline_ns + overrun;
 }
 
+static void tell_verified(struct run *run, size_t index)
+{
+	struct ft_runner_event event = make_event(run, "verified", index);
+	event.error = run->sweep->trial[index].error;
+	tell(run, &event);
+}
+
 /* 0, FT_BACKEND_LOST or RUN_ENDED. A wrong or failed config is out. */
 static int verify(struct run *run, const char *stage, size_t index, uint64_t until_ns)
 {
@@ -296,9 +305,8 @@ static int verify(struct run *run, const char *stage, size_t index, uint64_t unt
 	run->verify_ns = run->verified++ > 0 ? (run->verify_ns + took) / 2 : took;
 	if (result != 0)
 		return reject(run, stage, index, result, &error);
-	struct ft_runner_event event = make_event(run, "verified", index);
-	event.error = largest;
-	tell(run, &event);
+	run->sweep->trial[index].error = largest;
+	tell_verified(run, index);
 	return 0;
 }
 
@@ -415,7 +423,12 @@ static int take_built(struct run *run, const struct ft_built *built)
 			tell_same(run, index, other);
 			return 0;
 		}
-		trial->verified = trial->verified || there->verified;
+		/* Its code was verified under the other's name; who hears of it has to know. */
+		if (!trial->verified && there->verified) {
+			trial->verified = true;
+			trial->error = there->error;
+			tell_verified(run, index);
+		}
 		tell_same(run, other, index);
 	}
 	/* Others are verified while time is left, which the default comes first to tell. */
@@ -854,6 +867,7 @@ static int audit(struct run *run, size_t index)
 	struct ft_sweep_trial *trial = &run->sweep->trial[index];
 	const uint64_t wanted = audit_launches(run);
 	uint64_t told = ft_monotonic_ns();
+	uint64_t each_ns = AUDIT_COST * run->launch_ns + 1;
 	uint64_t done = 0;
 	if (!audits_at_any_rate(run) && told + 2 * run->verify_ns >= run->deadline_ns)
 		return 0;
@@ -863,19 +877,25 @@ static int audit(struct run *run, size_t index)
 		uint64_t now = ft_monotonic_ns();
 		uint64_t left = now < run->deadline_ns ? run->deadline_ns - now : 0;
 		uint64_t part = (wanted + AUDIT_PARTS - 1) / AUDIT_PARTS;
-		uint64_t fit =
-		        (left + run->sweep->budget_ns / OVERRUN_PART) / (AUDIT_COST * run->launch_ns + 1);
+		uint64_t next = done == 0 ? AUDIT_FIRST : 2 * done; /* more as it is known what they take */
+		uint64_t room = left + run->sweep->budget_ns / PAST_PART;
+		uint64_t fit = (room < audit_part_ns ? room : audit_part_ns) / each_ns;
 		if (cancelled(run))
 			return RUN_CANCELLED;
 		if (done > 0 && left == 0 && now - run->deadline_ns >= run->sweep->budget_ns / PAST_PART)
 			break;
+		if (part > next)
+			part = next;
 		if (part > fit)
-			part = fit + 1;
-		if (now - told > second_ns) {
+			part = fit > 0 ? fit : 1;
+		if (now - told > audit_part_ns) {
 			tell_begin(run, "confirm", index);
 			told = now;
 		}
 		int result = run->backend->audit(run->backend, index, part, &checked, &error);
+		/* What the first ones take on top says nothing of the rest. */
+		if (done > 0 && checked > 0)
+			each_ns = (ft_monotonic_ns() - now) / checked + 1;
 		done += checked;
 		if (result != 0 && (result = reject(run, "confirm", index, result, &error)) != 0)
 			return result;
@@ -895,26 +915,33 @@ static int confirm_one(struct run *run, size_t index, bool whole, uint64_t until
 			return result;
 		trial->confirmed = !trial->out;
 	}
-	return whole ? audit(run, index) : 0;
+	int result = whole ? audit(run, index) : 0;
+	if (result == 0 && whole && !trial->out && (trial->audited > 0 || !run->backend->audit)) {
+		struct ft_runner_event event = make_event(run, "confirmed", index);
+		tell(run, &event);
+	}
+	return result;
 }
 
-/* The winner first, then those that are tied with it, as long as there is time. */
+/* The winner first, then the stored one if it is tied with it, then the others that are, as long as there is time. */
 static int confirm(struct run *run, size_t winner)
 {
 	struct ft_sweep *sweep = run->sweep;
 	tell_stage(run, "confirm");
-	/* After one that turned out wrong the next is looked at whatever it takes: nothing else may be served. */
-	int result = confirm_one(run, winner, true, run->rejected ? 0 : last_end_ns(run));
+	int result = confirm_one(run, winner, true, last_end_ns(run));
 	if (result == RUN_ENDED)
 		return RUN_NO_TIME;
+	if (sweep->trial[winner].out)
+		return result; /* who wins now comes first */
 	uint64_t end = ft_monotonic_ns() + confirm_tied_ns;
-	for (size_t i = 0; i < sweep->count && result == 0; i++) {
+	for (size_t k = 0; k < 2 * sweep->count && result == 0; k++) {
+		const size_t i = k % sweep->count;
 		const struct ft_sweep_trial *trial = &sweep->trial[i];
 		uint64_t over = ft_monotonic_ns() + run->verify_ns;
 		bool may_wait =
 		        over >= run->deadline_ns || (!trial->served && (trial->confirmed || over >= end));
-		if (i != winner && sweep->standing[i].tied && can_win(trial) && run->built[i] && !may_wait &&
-		        !cancelled(run))
+		if (i != winner && trial->served == (k < sweep->count) && sweep->standing[i].tied &&
+		        can_win(trial) && run->built[i] && !may_wait && !cancelled(run))
 			result = confirm_one(run, i, trial->served, run->deadline_ns);
 	}
 	return result == RUN_ENDED ? 0 : result;
@@ -971,7 +998,10 @@ static void answer(
 		snprintf(reply->outcome, sizeof(reply->outcome), "no_time");
 		reply->needs_ns = needed_ns(run);
 		snprintf(reply->reason, sizeof(reply->reason),
-		        "the budget is too small for the default alone, which needs about %.1f s",
+		        run->rejected
+		                ? "a winner was found wrong after the race, and to look at the next takes "
+		                  "about %.1f s"
+		                : "the budget is too small for the default alone, which needs about %.1f s",
 		        (double)reply->needs_ns / (double)second_ns);
 		return;
 	}

@@ -8,12 +8,13 @@
 /* One config and what is known of it, before and after. */
 struct ft_sweep_trial {
 	struct ft_config config;
-	bool out;                /* wrong, failed, pruned, or the same code as another */
-	bool dropped;            /* by the decision */
-	bool verified;           /* before timing */
-	bool confirmed;          /* after it */
-	bool served;             /* what is answered now: if it is tied with the winner it may stay so */
-	uint64_t audited;        /* launches whose outputs were looked at; 0: not yet */
+	bool out;         /* wrong, failed, pruned, or the same code as another */
+	bool dropped;     /* by the decision */
+	bool verified;    /* before timing */
+	bool confirmed;   /* after it */
+	bool served;      /* what is answered now: if it is tied with the winner it may stay so */
+	double error;     /* the largest relative one in its last verification; 0: none in this process */
+	uint64_t audited; /* launches whose outputs were looked at; 0: not yet */
 	char code[FT_HASH_SIZE]; /* "" until it was built, be it in an earlier run of this sweep */
 	char status[16];         /* as in ft_runner_event, once out */
 	char reason[FT_REASON_SIZE];

@@ -351,6 +351,21 @@ def test_what_a_member_of_a_grown_space_gains_is_known_though_the_default_was_dr
     assert answer["config"] == winner["config"] and 1.028 < answer["gain"] < 1.032, answer
 
 
+def test_a_stored_winner_stays_in_a_tie_only_if_it_was_looked_at(daemons, runner):
+    """Member 1 goes before 2 in the tie rule's order, but the stored one keeps its place."""
+    apart = ["space 4", "time 1 110000000", "time 2 100000000", "time 0 120000000", "time 3 120000000"]
+    alike = [*apart, "time 1 100000000"]
+    runner.write(*apart)
+    daemon = start(daemons(runner))
+    stored = daemon.tune()[0]["config"]
+    runner.write(*alike)
+    assert daemon.tune("--force")[0]["config"] == stored
+    runner.write(*alike, "at confirm 2 lie unconfirmed")
+    other = daemon.tune("--force")[0]["config"]
+    assert other != stored and daemon.lookup()["config"] == other
+    assert [trial["config"] for trial in daemon.trials() if trial["winner"]] == [other]
+
+
 def test_a_space_that_shrank_keeps_what_it_knows(daemons, runner):
     runner.write("space 8", "best 1", "wrong 3")
     daemon = start(daemons(runner))

@@ -50,7 +50,7 @@ struct runner {
 	struct ft_rule rule;
 	struct member {
 		struct ft_config config;
-		bool out, dropped, verified, built;
+		bool out, dropped, verified, built, served;
 		uint64_t sample_ps[FT_ROUNDS_MAX];
 	} member[FT_SPACE_MAX];
 };
@@ -694,8 +694,16 @@ static void race(struct runner *self, struct ft_sweep_reply *reply)
 		return;
 	}
 	send_stage(self, "confirm");
-	send_begin(self, "confirm", decision.winner);
-	reach(self, "confirm", (long)decision.winner);
+	for (size_t i = 0; i < self->count; i++) {
+		struct ft_runner_event event = {.event = "confirmed", .trial = i};
+
+		if (i != decision.winner && !(self->member[i].served && standing[i].tied))
+			continue;
+		send_begin(self, "confirm", i);
+		reach(self, "confirm", (long)i);
+		if (!lies(self, "unconfirmed"))
+			send_event(self, &event);
+	}
 	snprintf(reply->outcome, sizeof reply->outcome, "decided");
 	snprintf(reply->reason, sizeof reply->reason, "%s", decision.reason);
 	reply->winner = decision.winner;
@@ -712,6 +720,7 @@ static void learn_member(struct runner *self, size_t index, const struct ft_swee
 	*member = (struct member){.config = known->config};
 	member->out = *known->status != '\0';
 	member->dropped = known->dropped;
+	member->served = known->served;
 	member->verified = known->verified;
 	member->built = *known->code != '\0';
 	if (known->samples.data && !ft_read_array(&cursor, &rounds))

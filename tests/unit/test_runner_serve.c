@@ -384,6 +384,7 @@ struct heard {
 	bool ended; /* the socket did, before a reply */
 	struct ft_sweep_reply reply;
 	int built[MEMBERS], same[MEMBERS], verified[MEMBERS], dropped[MEMBERS];
+	int good[MEMBERS]; /* confirmed */
 	char out[MEMBERS][16];
 	uint64_t other[MEMBERS];
 	uint64_t first_round, rounds;
@@ -437,6 +438,9 @@ static void take_event(struct heard *heard, const struct ft_runner_event *event)
 		heard->other[trial] = event->other;
 	} else if (strcmp(event->event, "verified") == 0) {
 		heard->verified[trial]++;
+	} else if (strcmp(event->event, "confirmed") == 0) {
+		assert_true(heard->confirmed && heard->verified[trial] > 0);
+		heard->good[trial]++;
 	} else if (strcmp(event->event, "dropped") == 0) {
 		heard->dropped[trial]++;
 	} else if (strcmp(event->event, "out") == 0) {
@@ -635,6 +639,7 @@ static void the_fastest_wins_verified_before_and_after(void **state)
 	for (size_t i = 0; i < MEMBERS; i++) {
 		assert_int_equal(heard.built[i], 1);
 		assert_int_equal(heard.verified[i], i == 2 ? 2 : 1);
+		assert_int_equal(heard.good[i], i == 2);
 		assert_true(heard.sampled[i] >= 7);
 	}
 	assert_int_equal(link.calls->finishes, 1);
