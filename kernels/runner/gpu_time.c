@@ -213,7 +213,12 @@ static void say_method(struct gpu *gpu)
 	        gpu->samples);
 }
 
-/* The least of some samples, behind so many bytes read before each. */
+static bool is_over(const struct gpu *gpu)
+{
+	return gpu->base.deadline_ns > 0 && ft_monotonic_ns() >= gpu->base.deadline_ns;
+}
+
+/* The least of some samples, behind so many bytes read before each; of one where the time is over. */
 static int time_behind(struct gpu *gpu, const hip_graph_exec *exec, uint64_t bytes, uint64_t *launch_ps,
         struct ft_error *error)
 {
@@ -222,7 +227,7 @@ static int time_behind(struct gpu *gpu, const hip_graph_exec *exec, uint64_t byt
 	int code = 0;
 
 	gpu->flush_bytes = bytes;
-	for (int i = 0; i < COLD_TIMES && !code; i++) {
+	for (int i = 0; i < COLD_TIMES && !code && (i == 0 || !is_over(gpu)); i++) {
 		struct timing timing;
 
 		code = time_graphs(gpu, exec, gpu->parts, &timing, error);
@@ -239,7 +244,6 @@ static int time_behind(struct gpu *gpu, const hip_graph_exec *exec, uint64_t byt
  * size of the last: so more is read, until a launch takes no longer when all that there is room for was read. */
 static int look_for_cold(struct gpu *gpu, struct member *member, struct ft_error *error)
 {
-	const uint64_t until_ns = gpu->base.deadline_ns;
 	hip_graph_exec exec[PARTS] = {NULL};
 	int code = 0;
 
@@ -250,7 +254,7 @@ static int look_for_cold(struct gpu *gpu, struct member *member, struct ft_error
 			return code;
 		exec[i] = member->place[i].graph;
 	}
-	while (gpu->flush_bytes < gpu->flush_room && (until_ns == 0 || ft_monotonic_ns() < until_ns)) {
+	while (gpu->flush_bytes < gpu->flush_room && !is_over(gpu)) {
 		if ((code = time_behind(gpu, exec, gpu->flush_bytes, &gpu->near_ps, error)) ||
 		        (code = time_behind(gpu, exec, gpu->flush_room, &gpu->far_ps, error)))
 			return code;
