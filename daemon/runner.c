@@ -15,6 +15,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/ready.h"
 #include "daemon/timer.h"
 
 extern char **environ;
@@ -576,6 +577,8 @@ void runner_start(struct runner *runner)
 	log_line(runner->log, LOG_LEVEL_DEBUG, "runner started kind=%s pid=%d path=%s", runner->kind,
 	        runner->process.pid, runner->path);
 	status = uv_read_start((uv_stream_t *)&runner->pipe, give_room, received);
+	if (status == 0)
+		status = poll_ensure((uv_handle_t *)&runner->pipe);
 	if (status != 0) {
 		runner_kill(runner, RUNNER_UNSTARTED, "cannot read from it: %s", uv_strerror(status));
 		return;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/lock.h"
+#include "daemon/ready.h"
 #include "daemon/timer.h"
 
 enum {
@@ -231,7 +232,8 @@ static void breathed(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 
-	(void)uv_poll_start(&server->poll, UV_READABLE, ready_to_accept);
+	if (poll_start(&server->poll, UV_READABLE, ready_to_accept) != 0)
+		timer_start(timer, breathed, BREATH_MS);
 }
 
 /* One is let in on the reserve and told; where even that does not help, nothing is accepted for a while. Those who are
@@ -406,7 +408,7 @@ static int bring_back(struct server *server, struct ft_error *error)
 		if (dup3(fresh, server->listener, O_CLOEXEC) < 0)
 			status = ft_fail_errno(error, errno, "cannot use the socket");
 		if (!uv_is_active((uv_handle_t *)&server->breath))
-			(void)uv_poll_start(&server->poll, UV_READABLE, ready_to_accept);
+			breathed(&server->breath);
 	}
 	if (status != 0 && fresh >= 0 && name_stands(server)) {
 		(void)unlink(server->options->socket);
@@ -507,6 +509,19 @@ static uint32_t clients_that_fit(const struct options *options)
 
 static void leave(void *data);
 
+/* Beyond all descriptors that there will be: libuv's table of what it watches reaches to the highest one, and libuv ends the
+ * program where that cannot grow. So it does before anybody is served. */
+static void move_listener(struct server *server)
+{
+	int moved = fcntl(server->listener, F_DUPFD_CLOEXEC,
+	        (int)clients_that_fit(server->options) + DESCRIPTORS_RESERVED - 1);
+
+	if (moved < 0)
+		return;
+	(void)close(server->listener);
+	server->listener = moved;
+}
+
 int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
         const struct access *access, int descriptor, const struct server_events *events, void *data,
         struct ft_error *error)
@@ -531,6 +546,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 		return -1;
 	if (listen(server->listener, SOMAXCONN) != 0)
 		return ft_fail_errno(error, errno, "cannot listen on %s", options->socket);
+	move_listener(server);
 	status = uv_poll_init(loop, &server->poll, server->listener);
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot use the socket: %s", uv_strerror(status));
@@ -544,7 +560,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	server->sweeper.data = server;
 	server->breath.data = server;
 	server->thrift.data = server;
-	status = uv_poll_start(&server->poll, UV_READABLE, ready_to_accept);
+	status = poll_start(&server->poll, UV_READABLE, ready_to_accept);
 	if (status != 0)
 		return ft_fail(
 		        error, FT_E_SYSTEM, "cannot listen on %s: %s", options->socket, uv_strerror(status));

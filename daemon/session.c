@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/ready.h"
 #include "proto/clock.h"
 
 enum {
@@ -234,7 +235,7 @@ static void poll_for(struct session *session, int events)
 	session->polled = events;
 	if (events == 0)
 		(void)uv_poll_stop(&session->poll);
-	else if (uv_poll_start(&session->poll, events, reported) != 0)
+	else if (poll_start(&session->poll, events, reported) != 0)
 		session_close(session);
 }
 

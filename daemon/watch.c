@@ -4,6 +4,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "daemon/ready.h"
 #include "daemon/timer.h"
 
 /* Who removes one file is often about to remove others; and who replaces one is not done with the first step. */
@@ -30,17 +31,16 @@ static void settled(uv_timer_t *timer)
 {
 	struct watch *watch = timer->data;
 	char room[4096];
-	bool good;
+	bool good, watched;
 
 	while (watch->fd >= 0 && read(watch->fd, room, sizeof(room)) > 0)
 		continue;
-	if (watch->fd >= 0)
-		(void)uv_poll_start(&watch->poll, UV_READABLE, happened);
+	watched = watch->fd < 0 || poll_start(&watch->poll, UV_READABLE, happened) == 0;
 	renew(watch);
 	good = watch->look(watch->data);
 	if (watch->number < 0)
 		renew(watch); /* it may have been made again just now */
-	if (good && (watch->number >= 0 || watch->fd < 0)) {
+	if (good && watched && (watch->number >= 0 || watch->fd < 0)) {
 		watch->pause_ms = 0;
 		return;
 	}
@@ -75,7 +75,8 @@ void watch_start(struct watch *watch, uv_loop_t *loop, const char *path, bool (*
 	if (watch->fd < 0)
 		return;
 	watch->poll.data = watch;
-	(void)uv_poll_start(&watch->poll, UV_READABLE, happened);
+	if (poll_start(&watch->poll, UV_READABLE, happened) != 0)
+		timer_start(&watch->timer, settled, SETTLE_MS);
 	renew(watch);
 }
 

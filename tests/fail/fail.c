@@ -459,14 +459,18 @@ OPEN(open64, AT_FDCWD, (const char *path, int flags, ...))
 OPEN(openat, folder, (int folder, const char *path, int flags, ...))
 OPEN(openat64, folder, (int folder, const char *path, int flags, ...))
 
-/* Only what adds a descriptor takes memory. */
+/* Only what adds a descriptor takes memory; one that is there already is told of first. */
 int epoll_ctl(int epoll, int how, int file, struct epoll_event *event)
 {
 	static errors can_be = {ENOMEM, ENOSPC};
+	int status = (int)syscall(SYS_epoll_ctl, epoll, how, file, event);
 
-	return how == EPOLL_CTL_ADD && fails(IO, "epoll_ctl", can_be)
-	        ? -1
-	        : (int)syscall(SYS_epoll_ctl, epoll, how, file, event);
+	if (how != EPOLL_CTL_ADD || status != 0 || !fails(IO, "epoll_ctl", can_be))
+		return status;
+	status = errno;
+	(void)syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_DEL, file, NULL);
+	errno = status;
+	return -1;
 }
 
 /* Locks and duplicates; the rest fails only for a mistake. */

@@ -65,3 +65,9 @@ def test_a_disk_that_refuses_one_page_is_written_again_by_the_next_request(tmp_p
 def test_a_runner_that_could_not_be_told_is_started_anew(tmp_path, number, variant):
     # Its hello is among these writes: the device was probed for a minute.
     assert campaign.DaemonLife(tmp_path, Point("io", number, variant, call="write")).live() in ("served", "refused")
+
+
+def test_libuv_ends_no_daemon_that_serves_where_a_descriptor_cannot_be_watched(tmp_path):
+    # It does so still with two of its own, before anybody is served.
+    words = [campaign.DaemonLife(tmp_path / str(number), Point("io", number, call="epoll_ctl")).live() for number in range(1, 19)]
+    assert words.count("aborted") <= 2 and words.count("served") >= 8, words
