@@ -18,7 +18,7 @@
 #include "daemon/runner.h"
 #include "daemon/store.h"
 
-enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64 };
+enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64, DEVICE_TRIED = 1024 };
 
 /* An absent one stands for a kind that the operator wants and that has no device here: lookups get its
  * default. */
@@ -34,6 +34,9 @@ struct device_kernel {
 	uint32_t subject;          /* interned: this kernel on this device, whose identity has a history */
 	char identity_text[2 * FT_IDENTITY_SIZE];
 	char identity_hash[FT_HASH_SIZE];
+	/* What lookups found of configs that they were to serve as nearest: a hash of problem and config, its last bit
+	 * replaced by whether a search would try it. True of this kernel on this device, and gone with them. */
+	uint64_t tried[DEVICE_TRIED];
 };
 
 struct runner_slot;

@@ -107,25 +107,21 @@ int32_t lookup_served(struct store *store, const struct subject *subject, const 
 }
 
 /* Whether a config of another size would be tried at this one. Making a space takes longer than all else of a lookup, so
- * what came of it last is remembered, by a hash of all that it depends on. */
+ * what came of it last is remembered, by a hash of all that it depends on but for kernel and device, whose it is. */
 static bool tries_here(const struct subject *subject, const struct ft_config *config)
 {
-	enum { REMEMBERED = 1024 };
-	static uint64_t remembered[REMEMBERED]; /* the hash, its last bit replaced by what was found */
 	struct {
-		struct store_key key;
-		uint64_t identity;
+		struct ft_problem_key problem;
 		int64_t value[FT_KNOBS_MAX];
 	} about;
 	uint64_t hash, *place;
 
 	memset(&about, 0, sizeof(about)); /* and what lies between its members */
-	about.key = subject->key;
-	about.identity = subject->kernel->identity;
+	about.problem = subject->key.problem;
 	for (uint32_t i = 0; i < config->count; i++)
 		about.value[i] = config->knob[i].value;
 	hash = XXH3_64bits(&about, sizeof(about)) & ~UINT64_C(1);
-	place = &remembered[hash / 2 % REMEMBERED];
+	place = &subject->kernel->tried[hash / 2 % DEVICE_TRIED];
 	if ((*place & ~UINT64_C(1)) != hash || *place == 0)
 		*place = hash | subject_tries(subject, config);
 	return *place & 1;
