@@ -745,8 +745,8 @@ static size_t order_round(struct run *run)
 	return alive;
 }
 
-/* Takes the parts of all samples in turn. 1 when the budget ended it: then the first of all rounds has one sample at
- * least, so that something is known. */
+/* Takes the parts of all samples in turn. RUN_ENDED when the budget ended it: then the first of all rounds has the sample of
+ * who comes first in it, the default, however many parts that takes beside those of others. */
 static int take_samples(struct run *run, size_t alive, size_t *measured)
 {
 	struct ft_sweep *sweep = run->sweep;
@@ -761,7 +761,10 @@ static int take_samples(struct run *run, size_t alive, size_t *measured)
 				continue;
 			if (cancelled(run))
 				return RUN_CANCELLED;
-			if (ended && (sweep->rounds > 0 || *measured > 0))
+			const size_t head = run->order[0];
+			if (ended &&
+			        (sweep->rounds > 0 ||
+			                (*measured > 0 && (run->sample[head] || sweep->trial[head].out))))
 				return RUN_ENDED;
 			if (ended && !first)
 				break;

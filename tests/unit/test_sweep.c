@@ -15,6 +15,7 @@ struct fake {
 	struct ft_backend backend;
 	uint64_t (*time_ps)(const struct fake *fake, size_t index);
 	unsigned parts; /* of a sample */
+	unsigned more;  /* of the default's */
 	unsigned done[CONFIGS];
 	size_t round; /* at hand */
 	size_t samples[CONFIGS];
@@ -167,7 +168,7 @@ static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, s
 	if (fake->calls == fake->ends_budget && now_ns() < fake->deadline_ns)
 		clock_ns = fake->deadline_ns;
 	*sample_ps = 0;
-	if (++fake->done[index] < fake->parts)
+	if (++fake->done[index] < fake->parts + (index == STANDARD ? fake->more : 0))
 		return 0;
 	fake->done[index] = 0;
 	if (fake->sign && fake->samples[index]++ == 0) {
@@ -387,6 +388,23 @@ static void a_budget_ends_the_first_round_within_a_sample(void **state)
 	assert_int_equal(fake.rounds, 1);
 	assert_int_equal(fake.partial, 1);
 	assert_non_null(sweep.trial[STANDARD].sample_ps);
+	ft_sweep_free(&sweep);
+}
+
+static void the_default_has_a_time_however_many_parts_its_sample_takes(void **state)
+{
+	static struct fake fake;
+	struct ft_sweep sweep;
+	struct ft_sweep_reply reply;
+	(void)state;
+	fake_init(&fake);
+	fake.more = 3;
+	/* All are sampled once, the default in four parts; its first and all of another's are there when it ends. */
+	fake.ends_budget = CONFIGS + 3 + 2;
+	run(&fake, 50000000, &sweep, &reply);
+	assert_int_equal(fake.rounds, 1);
+	assert_non_null(sweep.trial[STANDARD].sample_ps);
+	assert_int_equal(fake.calls, fake.ends_budget + 3);
 	ft_sweep_free(&sweep);
 }
 
@@ -696,6 +714,7 @@ int main(void)
 	        cmocka_unit_test(a_budget_that_verifying_would_eat_goes_to_the_default_first_and_is_kept),
 	        cmocka_unit_test(a_time_that_no_launch_takes_is_none),
 	        cmocka_unit_test(a_budget_ends_the_first_round_within_a_sample),
+	        cmocka_unit_test(the_default_has_a_time_however_many_parts_its_sample_takes),
 	        cmocka_unit_test(a_budget_ends_a_later_round_within_a_sample_and_without_its_samples),
 	        cmocka_unit_test(the_parts_of_a_sample_lie_between_those_of_others),
 	        cmocka_unit_test(the_first_rounds_are_spread_out),
