@@ -35,11 +35,15 @@ def tune_within_need(daemon, **fields):
 
 
 def test_a_budget_bounds_a_large_sweep_or_the_job_says_what_it_needs(daemons):
-    """A launch and a piece of a check are what nothing interrupts: the second is for a busy machine."""
+    """A launch and a piece of a check are what nothing interrupts, and a busy machine may stretch them: but not each time."""
     daemon = daemons().start()
     for budget in (1, 2):
-        job = tune(daemon, budget, **LARGE)
-        assert job["sweep_s"] <= 1.1 * budget + 1, job
+        for _ in range(4):
+            job = tune(daemon, budget, **LARGE)
+            if job["sweep_s"] <= 1.1 * budget + 0.1:
+                break
+        else:
+            raise AssertionError(job)
         if needed(job):
             assert daemon.lookup(**LARGE)["source"] == "default"
     tune_within_need(daemon, m=2000, n=4096)
