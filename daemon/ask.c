@@ -363,6 +363,8 @@ static void answer_later(struct requests *requests, struct session *session,
 		return;
 	}
 	lookups->work.step = answer_more;
+	lookups->work.id = envelope->id;
+	lookups->work.bytes = sizeof(*lookups);
 	ft_writer_init_growing(&lookups->work.answer, ft_bounds_large.bytes);
 	ft_write_raw(&lookups->work.answer, writer->data + began, writer->length - began);
 	writer->length = began;

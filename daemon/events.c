@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_AT_ONCE = 64 << 10 /* bytes, before they are sent */ };
-
 struct kept_event {
 	uint64_t job;
 	size_t length;
@@ -109,7 +107,7 @@ bool events_tell(const struct events *events, struct session *session)
 {
 	if (!session->watching)
 		return false;
-	while (session->watched_to < events->count && session->out.length < TOLD_AT_ONCE) {
+	while (session->watched_to < events->count && session->out.length < SESSION_TOLD) {
 		const struct kept_event *event = events->kept[session->watched_to % EVENTS_KEPT];
 
 		session->watched_to++;

@@ -247,7 +247,6 @@ static bool is_granted(struct requests *requests, const struct miss *miss, const
 struct listing {
 	struct work work;
 	struct requests *requests;
-	uint64_t id;
 	uint64_t most;
 	size_t count_at; /* in the answer, where the number of misses stands */
 	uint32_t written;
@@ -280,7 +279,7 @@ static bool list_misses(struct work *work, struct session *session)
 
 	if (requests_reading(requests, &error) != 0) {
 		ft_writer_reset(&work->answer);
-		ft_write_failure(&work->answer, listing->id, &error);
+		ft_write_failure(&work->answer, work->id, &error);
 		return true;
 	}
 	while (listing->next < listing->count && (listing->most == 0 || listing->written < listing->most)) {
@@ -321,7 +320,8 @@ void method_misses(struct requests *requests, struct session *session, const str
 	free(list);
 	listing->work.step = list_misses;
 	listing->requests = requests;
-	listing->id = envelope->id;
+	listing->work.id = envelope->id;
+	listing->work.bytes = sizeof(*listing) + count * sizeof(listing->place[0]);
 	listing->most = request.most;
 	listing->count = count;
 	/* As ft_misses_reply; the list last, without a copy between. */

@@ -12,13 +12,12 @@ enum {
 	PRIORITY_MAX = 100,
 	PARKED_MAX = 4096,
 	PARKED_BYTES_MAX = 16 << 20,
-	TOLD_AT_ONCE = 64 << 10, /* bytes, before they are sent */
 };
 
 static const uint64_t budget_max_ns = 86400ULL * 1000000000;
 
 struct parked {
-	struct parked *next;
+	struct node node; /* of those that wait for a device, then of its session's */
 	struct session *session;
 	uint64_t id;
 	method_call *call;
@@ -266,8 +265,8 @@ int requests_park(struct requests *requests, struct session *session, const stru
 	parked->length = length;
 	if (length > 0)
 		memcpy(parked->body, envelope->body.data, length);
-	*requests->parked_end = parked;
-	requests->parked_end = &parked->next;
+	parked->node.data = parked;
+	list_add(&requests->parked, &parked->node);
 	requests->parked_count++;
 	requests->parked_bytes += length;
 	session->turn.user->parked++;
@@ -280,6 +279,7 @@ static void unpark(struct requests *requests, struct parked *parked)
 {
 	struct user *user = parked->session->turn.user;
 
+	list_leave(&parked->node);
 	requests->parked_count--;
 	requests->parked_bytes -= parked->length;
 	user->parked--;
@@ -311,57 +311,50 @@ enum subject_state requests_subject(struct requests *requests, struct session *s
 
 void requests_settled(struct requests *requests)
 {
-	struct parked *parked = requests->parked;
-
 	/* Each in a turn of its session: a thousand of them are not to be answered at once. */
-	requests->parked = NULL;
-	requests->parked_end = &requests->parked;
-	while (parked != NULL) {
-		struct parked *next = parked->next;
+	while (requests->parked.first != NULL) {
+		struct parked *parked = requests->parked.first->data;
 		struct session *session = parked->session;
-		struct parked **end = &session->again;
 
-		while (*end != NULL)
-			end = &(*end)->next;
-		parked->next = NULL;
-		*end = parked;
+		list_leave(&parked->node);
+		list_add(&session->again, &parked->node);
 		session->due = true;
 		session_wake(session);
-		parked = next;
 	}
 }
 
 /* Those whose device was heard. True if there are more. */
 static bool call_again(struct requests *requests, struct session *session)
 {
-	while (session->again != NULL && session->work == NULL && !session->closing) {
-		struct parked *parked = session->again;
+	while (session->again.first != NULL && session->work == NULL && !session->closing) {
+		struct parked *parked = session->again.first->data;
 		struct ft_envelope envelope = {
 		        .type = FT_REQUEST, .id = parked->id, .body = {parked->body, parked->length}};
 
-		session->again = parked->next;
 		unpark(requests, parked);
 		method_again(requests, session, &envelope, parked->call);
-		if (session->work != NULL)
+		if (session->work != NULL) {
 			session->work->message = parked; /* which has the message in it */
-		else
+			session->work->bytes += sizeof(*parked) + parked->length;
+		} else {
 			free(parked);
+		}
 		if (session_spent(session, SESSION_HEAVY))
 			break;
 	}
-	return session->again != NULL;
+	return session->again.first != NULL;
 }
 
-static void drop_parked(struct requests *requests, struct parked **list, const struct session *session)
+static void drop_parked(struct requests *requests, struct list *list, const struct session *session)
 {
-	while (*list != NULL) {
-		struct parked *parked = *list;
+	struct node *next;
 
-		if (parked->session != session) {
-			list = &parked->next;
+	for (struct node *node = list->first; node != NULL; node = next) {
+		struct parked *parked = node->data;
+
+		next = node->next;
+		if (parked->session != session)
 			continue;
-		}
-		*list = parked->next;
 		unpark(requests, parked);
 		free(parked);
 	}
@@ -369,6 +362,7 @@ static void drop_parked(struct requests *requests, struct parked **list, const s
 
 void requests_stop(struct requests *requests)
 {
+	struct node *next;
 	struct ft_error error;
 
 	if (requests->census.timer.data != NULL)
@@ -376,10 +370,10 @@ void requests_stop(struct requests *requests)
 	requests->stopping = true;
 	(void)ft_fail(&error, FT_E_STOPPING, "the daemon is stopping");
 	subscriptions_stop(&requests->subscriptions);
-	while (requests->parked != NULL) {
-		struct parked *parked = requests->parked;
+	for (struct node *node = requests->parked.first; node != NULL; node = next) {
+		struct parked *parked = node->data;
 
-		requests->parked = parked->next;
+		next = node->next;
 		session_fail(parked->session, parked->id, &error);
 		unpark(requests, parked);
 		free(parked);
@@ -498,7 +492,7 @@ static void job_ended(void *data, const struct ft_job *job, const struct ft_erro
 /* Tells of jobs that ended. True if there is more to tell. */
 static bool tell_ended(struct session *session)
 {
-	while (session->ended != NULL && session->out.length < TOLD_AT_ONCE) {
+	while (session->ended != NULL && session->out.length < SESSION_TOLD) {
 		struct awaited *awaited = session->ended;
 		const struct end *end = awaited->end;
 		struct ft_error error;
@@ -665,6 +659,7 @@ static void method_cancel(
 struct listing {
 	struct work work;
 	const struct queue *queue;
+	uint64_t job;    /* 0: all */
 	size_t count_at; /* in the answer, where the number of jobs stands */
 	uint64_t last;
 	uint32_t count;
@@ -673,8 +668,14 @@ struct listing {
 static bool list_jobs(struct work *work, struct session *session)
 {
 	struct listing *listing = (struct listing *)work;
+	struct ft_error error;
 
-	while (queue_write_next(listing->queue, &listing->last, &work->answer)) {
+	if (listing->job != 0 && queue_write(listing->queue, listing->job, &work->answer, &error) != 0) {
+		ft_writer_reset(&work->answer);
+		ft_write_failure(&work->answer, work->id, &error);
+		return true;
+	}
+	while (listing->job == 0 && queue_write_next(listing->queue, &listing->last, &work->answer)) {
 		listing->count++;
 		if (session_spent(session, SESSION_HEAVY))
 			return false;
@@ -699,25 +700,17 @@ static void method_jobs(
 		return;
 	}
 	listing->work.step = list_jobs;
+	listing->work.id = envelope->id;
+	listing->work.bytes = sizeof(*listing);
 	listing->queue = requests->queue;
+	listing->job = request.job;
+	listing->count = request.job != 0;
 	ft_writer_init_growing(&listing->work.answer, ft_bounds_large.bytes);
 	ft_begin_response(&listing->work.answer, envelope->id);
 	ft_write_map(&listing->work.answer, 1); /* as ft_jobs_reply */
 	ft_write_text(&listing->work.answer, "jobs");
 	listing->count_at = ft_write_open_array(&listing->work.answer);
-	if (request.job == 0) {
-		session_begin(session, &listing->work);
-		return;
-	}
-	if (queue_write(requests->queue, request.job, &listing->work.answer, &error) == 0) {
-		ft_write_count(&listing->work.answer, listing->count_at, 1);
-		ft_write_raw(&session->out, listing->work.answer.data, listing->work.answer.length);
-		session_appended(session);
-	} else {
-		session_fail(session, envelope->id, &error);
-	}
-	ft_writer_free(&listing->work.answer);
-	free(listing);
+	session_begin(session, &listing->work);
 }
 
 static void method_watch(
@@ -836,12 +829,8 @@ void requests_session_closed(struct requests *requests, struct session *session)
 	while (session->ended != NULL)
 		awaited_drop_first(&session->ended);
 	drop_parked(requests, &session->again, session);
-	if (session->turn.user->parked == 0)
-		return;
-	drop_parked(requests, &requests->parked, session);
-	requests->parked_end = &requests->parked;
-	while (*requests->parked_end != NULL)
-		requests->parked_end = &(*requests->parked_end)->next;
+	if (session->turn.user->parked > 0)
+		drop_parked(requests, &requests->parked, session);
 }
 
 int requests_init(struct requests *requests, const struct log *log, const struct options *options,
@@ -860,7 +849,6 @@ int requests_init(struct requests *requests, const struct log *log, const struct
 	        .background = background,
 	        .started_ns = ft_monotonic_ns(),
 	};
-	requests->parked_end = &requests->parked;
 	if (replies_init(&requests->replies, error) != 0 || misses_init(&requests->misses, error) != 0 ||
 	        subscriptions_init(&requests->subscriptions, requests, server->loop, error) != 0)
 		return -1;
@@ -871,5 +859,6 @@ void requests_free(struct requests *requests)
 {
 	misses_free(&requests->misses);
 	replies_free(&requests->replies);
+	subscriptions_free(&requests->subscriptions);
 	end_free(requests->end);
 }

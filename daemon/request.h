@@ -43,7 +43,7 @@ struct requests {
 	struct census census;
 	struct replies replies;
 	struct subscriptions subscriptions;
-	struct parked *parked, **parked_end;
+	struct list parked; /* requests that wait until their device was heard */
 	unsigned parked_count;
 	size_t parked_bytes;
 	struct end *end;         /* the last job's, for those who wait for it as well */

@@ -136,7 +136,7 @@ static void count_memory(struct session *session)
 	size_t bytes = session->inbox.capacity + session->out.capacity;
 
 	if (session->work != NULL)
-		bytes += session->work->answer.capacity;
+		bytes += session->work->answer.capacity + session->work->bytes;
 	if (bytes != session->bytes)
 		charge(session, bytes);
 }
@@ -328,7 +328,7 @@ static bool is_over_with(const struct session *session)
 	                session->work == NULL && !session->watching && !session->subscribed);
 }
 
-void session_flush(struct session *session)
+static void flush(struct session *session)
 {
 	ssize_t sent;
 
@@ -336,7 +336,9 @@ void session_flush(struct session *session)
 		return;
 	if (!ft_writer_ok(&session->out)) {
 		log_limited(session->log, &session->common->slow, LOG_LEVEL_NOTICE,
-		        "session let go: it does not read session=%" PRIu64, session->number);
+		        "session let go: %s session=%" PRIu64,
+		        owed(session) > OUT_PAUSE ? "it does not read" : "no memory for its answers",
+		        session->number);
 		session_close(session);
 		return;
 	}
@@ -369,7 +371,7 @@ void session_flush(struct session *session)
 /* What was appended between turns is sent at once; the rest waits for its turn. */
 static void flush_between(struct session *session)
 {
-	session_flush(session);
+	flush(session);
 	if (session->closing)
 		return;
 	count_memory(session);
@@ -454,22 +456,40 @@ bool session_gone(const struct session *session)
 
 /* ---- work ---- */
 
+/* Appends the answer; one that there is no memory for is a failure, and no more than that. */
+static void give_answer(struct session *session, struct work *work)
+{
+	struct ft_writer *out = &session->out;
+	size_t length = out->length;
+	struct ft_error error;
+
+	if (!ft_writer_ok(out))
+		return;
+	if (length == 0 && ft_writer_ok(&work->answer)) {
+		struct ft_writer swap = *out;
+
+		*out = work->answer;
+		out->limit = OUT_LIMIT;
+		work->answer = swap;
+		return;
+	}
+	if (ft_writer_ok(&work->answer))
+		ft_write_raw(out, work->answer.data, work->answer.length);
+	if (ft_writer_ok(&work->answer) && ft_writer_ok(out))
+		return;
+	out->failed = false;
+	out->length = length;
+	(void)ft_fail(&error, FT_E_MEMORY, "no memory for an answer");
+	ft_write_failure(out, work->id, &error);
+}
+
 static void go_on(struct session *session)
 {
 	struct work *work = session->work;
 
 	if (!begin_work(session) || !work->step(work, session))
 		return;
-	if (session->out.length == 0) {
-		struct ft_writer swap = session->out;
-
-		session->out = work->answer;
-		session->out.limit = OUT_LIMIT;
-		work->answer = swap;
-	} else {
-		ft_write_raw(&session->out, work->answer.data, work->answer.length);
-		session->out.failed = session->out.failed || work->answer.failed;
-	}
+	give_answer(session, work);
 	end_work(session);
 }
 
@@ -621,7 +641,7 @@ bool session_turn(void *data)
 	if (!take_question(session) && has_work(session))
 		take_turn(session);
 	session->handling = false;
-	session_flush(session);
+	flush(session);
 	if (session->closing)
 		return false;
 	if (session->inbox.data != NULL && session->work == NULL)

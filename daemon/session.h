@@ -20,11 +20,11 @@
 
 struct session;
 struct awaited;
-struct parked;
 struct subscriber;
 struct transfer;
 
 enum {
+	SESSION_TOLD = 64 << 10, /* bytes of what it is owed, before they are sent */
 	SESSION_PENDING_MAX =
 	        4096, /* replies that one session may be owed at once; one more request is busy */
 	SESSION_USER_WAITS = 65536,    /* and all sessions of a user */
@@ -71,6 +71,8 @@ struct work {
 	        struct work *work); /* all but `answer` and `message`; NULL: the work is one allocation */
 	struct ft_writer answer;    /* appended to what is owed, once it is done */
 	void *message;              /* freed with it */
+	uint64_t id;                /* of the request */
+	size_t bytes;               /* that it has beside `answer`, for its user to be charged with */
 };
 
 struct session {
@@ -119,7 +121,7 @@ struct session {
 	struct session *next_watcher, *previous_watcher;
 	unsigned partial; /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;
-	struct parked *again;          /* requests whose device was heard; the requests' to free */
+	struct list again;             /* requests whose device was heard; the requests' to free */
 	struct awaited *awaited;       /* jobs whose end it waits for; the requests' to free */
 	struct awaited *ended;         /* those of them that have */
 	struct transfer *transfer;     /* an import under way; the requests' to free */
@@ -164,8 +166,6 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure);
 /* Of one that asks nothing more: whether it hung up since. */
 bool session_gone(const struct session *session);
-/* Writes what was collected; called by itself at the end of a read. */
-void session_flush(struct session *session);
 
 /* Owes one reply more, or fails as busy: too many are owed to this connection or its user. And so many less. */
 int session_owe(struct session *session, struct ft_error *error);

@@ -10,14 +10,9 @@
 #include "daemon/methods.h"
 #include "daemon/timer.h"
 
-enum {
-	TOLD_AT_ONCE = 64 << 10, /* bytes, before they are sent */
-	ROOM = 8192,             /* more than an answer or an error takes */
-};
-
 struct place {
 	uint64_t digest; /* of what was told last, 0: nothing */
-	uint16_t length;
+	uint32_t length;
 	uint8_t question[]; /* the params of a lookup */
 };
 
@@ -86,25 +81,24 @@ static uint64_t answer_place(struct subscriptions *subscriptions, const struct p
 	return digest;
 }
 
-/* False if the store cannot be asked now. */
+/* False if the store cannot be asked now, or there is no memory. */
 static bool tell_place(struct subscriptions *subscriptions, struct subscriber *subscriber, uint32_t index)
 {
 	struct place *place = subscriber->place[index];
 	struct standing *standing = &subscriber->standing[index];
 	struct ft_writer *out = &subscriber->session->out;
 	const char *member = NULL;
-	uint8_t room[ROOM];
-	struct ft_writer said;
+	struct ft_writer *said = &subscriptions->said;
 	bool known = true;
 	uint64_t digest;
 
-	ft_writer_init_fixed(&said, room, sizeof(room));
+	ft_writer_reset(said);
 	standing->version = 1; /* of an error there is no word to compare */
 	standing->anything = subscriptions->anything;
-	digest = answer_place(subscriptions, place, standing, &member, &known, &said);
-	if (!known)
+	digest = answer_place(subscriptions, place, standing, &member, &known, said);
+	if (!known || !ft_writer_ok(said))
 		return false;
-	if (digest == place->digest || !ft_writer_ok(&said))
+	if (digest == place->digest)
 		return true;
 	place->digest = digest;
 	/* As ft_answer_notice, without a copy between. */
@@ -115,7 +109,7 @@ static bool tell_place(struct subscriptions *subscriptions, struct subscriber *s
 	ft_write_text(out, "digest");
 	ft_write_uint(out, digest);
 	ft_write_text(out, member);
-	ft_write_raw(out, said.data, said.length);
+	ft_write_raw(out, said->data, said->length);
 	subscriptions->told++;
 	return true;
 }
@@ -170,7 +164,7 @@ bool subscriptions_tell(struct subscriptions *subscriptions, struct session *ses
 			return false;
 		}
 		subscriber->at++;
-		if (session_spent(session, SESSION_HEAVY) || session->out.length >= TOLD_AT_ONCE)
+		if (session_spent(session, SESSION_HEAVY) || session->out.length >= SESSION_TOLD)
 			break;
 	}
 	return subscriber->at < subscriber->count || subscriber->again;
@@ -213,11 +207,11 @@ static int check_room(const struct subscriptions *subscriptions, const struct se
 	return 0;
 }
 
-static struct place *new_place(struct ft_view question, uint64_t seen, struct ft_error *error)
+static struct place *new_place(
+        struct subscriptions *subscriptions, struct ft_view question, uint64_t seen, struct ft_error *error)
 {
 	struct ft_lookup_request request;
-	uint8_t room[ROOM];
-	struct ft_writer writer;
+	struct ft_writer *said = &subscriptions->said;
 	struct place *place;
 
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0)
@@ -225,16 +219,16 @@ static struct place *new_place(struct ft_view question, uint64_t seen, struct ft
 	/* Written anew: what is not of a lookup is not kept. */
 	request.repeats = 0;
 	request.tune_on_miss = false;
-	ft_writer_init_fixed(&writer, room, sizeof(room));
-	ft_encode(&writer, &ft_lookup_request_message, &request);
-	place = ft_writer_ok(&writer) ? calloc(1, sizeof(*place) + writer.length) : NULL;
+	ft_writer_reset(said);
+	ft_encode(said, &ft_lookup_request_message, &request);
+	place = ft_writer_ok(said) ? calloc(1, sizeof(*place) + said->length) : NULL;
 	if (place == NULL) {
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a subscription");
 		return NULL;
 	}
 	place->digest = seen;
-	place->length = (uint16_t)writer.length;
-	memcpy(place->question, room, writer.length);
+	place->length = (uint32_t)said->length;
+	memcpy(place->question, said->data, said->length);
 	return place;
 }
 
@@ -283,12 +277,11 @@ static bool make_room(struct subscriber *subscriber, uint32_t count)
 struct adding {
 	struct work work;
 	struct subscriptions *subscriptions;
-	uint64_t id;
 	struct ft_cursor lookups, digests;
 	uint32_t listed;
 	bool seen; /* digests were given */
 	uint32_t read;
-	size_t bytes;
+	size_t bytes;          /* of the places */
 	struct place *place[]; /* that nobody knows of yet */
 };
 
@@ -307,10 +300,11 @@ static int read_place(struct adding *adding, struct ft_error *error)
 	uint64_t seen = 0;
 	struct place *place;
 
-	if (!ft_read_view(&adding->lookups, &question) ||
-	        (adding->seen && !ft_read_uint(&adding->digests, &seen)))
+	if (!ft_read_view(&adding->lookups, &question))
+		return ft_fail_field(error, FT_E_BAD_VALUE, "lookups", "something else", "a list of maps");
+	if (adding->seen && !ft_read_uint(&adding->digests, &seen))
 		return ft_fail_field(error, FT_E_BAD_VALUE, "seen", "something else", "a list of numbers");
-	place = new_place(question, seen, error);
+	place = new_place(adding->subscriptions, question, seen, error);
 	if (place == NULL)
 		return -1;
 	adding->place[adding->read++] = place;
@@ -352,17 +346,18 @@ static bool add_places(struct work *work, struct session *session)
 	while (adding->read < adding->listed) {
 		if (read_place(adding, &error) != 0)
 			goto fail;
+		work->bytes = sizeof(*adding) + adding->listed * sizeof(struct place *) + adding->bytes;
 		if (session_spent(session, SESSION_HEAVY / 4))
 			return false;
 	}
 	if (keep_places(adding, session, &error) != 0)
 		goto fail;
 	reply.first = session->subscriber->count - adding->listed + 1;
-	ft_begin_response(&work->answer, adding->id);
+	ft_begin_response(&work->answer, work->id);
 	ft_encode(&work->answer, &ft_subscribe_reply_message, &reply);
 	return true;
 fail:
-	ft_write_failure(&work->answer, adding->id, &error);
+	ft_write_failure(&work->answer, work->id, &error);
 	return true;
 }
 
@@ -436,7 +431,7 @@ void method_subscribe(struct requests *requests, struct session *session, const 
 	adding->work.free = drop_adding;
 	ft_writer_init_growing(&adding->work.answer, ft_bounds_request.bytes);
 	adding->subscriptions = &requests->subscriptions;
-	adding->id = envelope->id;
+	adding->work.id = envelope->id;
 	session_begin(session, &adding->work);
 }
 
@@ -448,6 +443,7 @@ int subscriptions_init(struct subscriptions *subscriptions, struct requests *req
 	int status;
 
 	*subscriptions = (struct subscriptions){.requests = requests};
+	ft_writer_init_growing(&subscriptions->said, ft_bounds_request.bytes);
 	status = uv_timer_init(loop, &subscriptions->later);
 	subscriptions->later.data = subscriptions;
 	if (status != 0)
@@ -460,4 +456,9 @@ void subscriptions_stop(struct subscriptions *subscriptions)
 	if (subscriptions->requests == NULL)
 		return;
 	uv_close((uv_handle_t *)&subscriptions->later, NULL);
+}
+
+void subscriptions_free(struct subscriptions *subscriptions)
+{
+	ft_writer_free(&subscriptions->said);
 }

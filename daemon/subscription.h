@@ -31,13 +31,15 @@ struct subscriptions {
 	bool woken;        /* all were, and none has looked since */
 	uint32_t count;    /* places */
 	size_t bytes;
-	uint64_t told; /* notices so far */
+	uint64_t told;         /* notices so far */
+	struct ft_writer said; /* while one is written */
 };
 
 int subscriptions_init(struct subscriptions *subscriptions, struct requests *requests, uv_loop_t *loop,
         struct ft_error *error);
 /* Closes handles. */
 void subscriptions_stop(struct subscriptions *subscriptions);
+void subscriptions_free(struct subscriptions *subscriptions);
 
 /* The answer of a key's problem may have changed; NULL: any answer. */
 void subscriptions_changed(struct subscriptions *subscriptions, const struct store_key *key);

@@ -32,7 +32,6 @@ static const uint64_t date_max_ns = UINT64_C(253402300799) * 1000000000; /* the 
 struct outgoing {
 	struct work work;
 	struct requests *requests;
-	uint64_t id;
 	size_t count_at; /* in the answer, where the number of rows stands */
 	uint64_t generation, hidden;
 	uint32_t looked_at, rows;
@@ -111,7 +110,7 @@ static bool export_step(struct work *work, struct session *session)
 		        store_each_answer(out->requests->store, out->generation, EXPORT_STEP, &out->place,
 		                export_answer, out, &hidden, &error) != 0) {
 			ft_writer_reset(writer);
-			ft_write_failure(writer, out->id, &error);
+			ft_write_failure(writer, work->id, &error);
 			return true;
 		}
 		out->hidden += hidden;
@@ -163,7 +162,8 @@ void method_export(struct requests *requests, struct session *session, const str
 	        begin_export(out, &request, &error) != 0)
 		goto fail;
 	out->work.step = export_step;
-	out->id = envelope->id;
+	out->work.id = envelope->id;
+	out->work.bytes = sizeof(*out);
 	writer = &out->work.answer;
 	ft_writer_init_growing(writer, ft_bounds_large.bytes);
 	ft_begin_response(writer, envelope->id);
@@ -631,7 +631,6 @@ static void name_row(const struct incoming *in, struct ft_error *error)
 /* Rows on their way into an import, some in each turn. */
 struct taking {
 	struct work work;
-	uint64_t id;
 	struct incoming in;
 	struct ft_cursor rows;
 	uint32_t left, note_count;
@@ -681,10 +680,11 @@ static bool take_rows(struct work *work, struct session *session)
 	while (taking->left > 0) {
 		if (take_next(taking, &error) != 0)
 			goto fail;
+		work->bytes = sizeof(*taking) + taking->notes.capacity;
 		if (session_spent(session, SESSION_HEAVY / 2))
 			return false;
 	}
-	ft_begin_response(writer, taking->id);
+	ft_begin_response(writer, work->id);
 	ft_write_map(writer, 3); /* as ft_import_reply */
 	ft_write_text(writer, "rows");
 	ft_write_uint(writer, taking->in.transfer->rows);
@@ -699,7 +699,7 @@ static bool take_rows(struct work *work, struct session *session)
 	(void)ft_fail(&error, FT_E_MEMORY, "no memory for an import");
 fail:
 	end_import(session);
-	ft_write_failure(writer, taking->id, &error);
+	ft_write_failure(writer, work->id, &error);
 	return true;
 }
 
@@ -726,7 +726,7 @@ void method_import_rows(
 	}
 	taking->work.step = take_rows;
 	taking->work.free = drop_taking;
-	taking->id = envelope->id;
+	taking->work.id = envelope->id;
 	ft_writer_init_growing(&taking->notes, ft_bounds_large.bytes);
 	ft_writer_init_growing(&taking->work.answer, ft_bounds_large.bytes);
 	session_begin(session, &taking->work);

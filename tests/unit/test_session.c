@@ -43,9 +43,11 @@ struct scene {
 	unsigned closed;
 };
 
-/* What is asked for with "work" is done once it may be; with "endless", never. */
+/* What is asked for with "work" is done once it may be; with "endless", never; for the answer of "much" there is no memory. */
 static bool may_be_done;
-static unsigned done;
+static unsigned done, owed;
+
+enum { WORK_LIMIT = 1024, WORK_BYTES = 12345 };
 
 static bool do_some(struct work *work, struct session *session)
 {
@@ -54,6 +56,15 @@ static bool do_some(struct work *work, struct session *session)
 		return false;
 	ft_write_nil(&work->answer);
 	done++;
+	return true;
+}
+
+static bool answer_much(struct work *work, struct session *session)
+{
+	static const uint8_t much[WORK_LIMIT];
+
+	(void)session;
+	ft_write_bytes(&work->answer, much, sizeof(much));
 	return true;
 }
 
@@ -88,8 +99,12 @@ static void take(void *data, struct session *session, const struct ft_envelope *
 	}
 	work = calloc(1, sizeof(*work));
 	assert_non_null(work);
-	work->step = strcmp(envelope->method, "work") == 0 ? do_some : go_on_for_ever;
-	ft_writer_init_growing(&work->answer, 1024);
+	work->id = envelope->id;
+	work->bytes = WORK_BYTES;
+	work->step = strcmp(envelope->method, "work") == 0 ? do_some
+	        : strcmp(envelope->method, "much") == 0    ? answer_much
+	                                                   : go_on_for_ever;
+	ft_writer_init_growing(&work->answer, WORK_LIMIT);
 	ft_begin_response(&work->answer, envelope->id);
 	session_begin(session, work);
 }
@@ -98,6 +113,7 @@ static bool owe_nothing(void *data, struct session *session)
 {
 	(void)data;
 	(void)session;
+	owed++;
 	return false;
 }
 
@@ -138,7 +154,7 @@ static struct scene *begin(void)
 	scene->common.turns = &scene->turns;
 	log_init(&scene->log, LOG_LEVEL_ERROR, NULL, NULL);
 	may_be_done = false;
-	done = 0;
+	done = owed = 0;
 	for (int i = 0; i < CONNECTIONS; i++) {
 		int pair[2];
 
@@ -316,6 +332,71 @@ static void half_a_message_does_not_age_by_having_been_held(void **state)
 	end(scene);
 }
 
+static void assert_failure_for_memory(int client)
+{
+	char bytes[1024];
+	ssize_t got = read(client, bytes, sizeof(bytes));
+	struct ft_envelope envelope;
+	struct ft_error error;
+
+	assert_true(got > 0);
+	assert_int_equal(
+	        ft_open_envelope((struct ft_view){(const uint8_t *)bytes, (size_t)got}, &envelope, &error),
+	        0);
+	assert_int_equal(envelope.type, FT_RESPONSE);
+	assert_int_equal(envelope.id, 7);
+	assert_non_null(envelope.error.data);
+	ft_read_failure(envelope.error, &error);
+	assert_string_equal(error.code, FT_E_MEMORY);
+}
+
+static void an_answer_that_there_is_no_memory_for_is_a_failure_and_the_session_stays(void **state)
+{
+	struct scene *scene = begin();
+
+	(void)state;
+	ask(scene, 0, "much");
+	assert_failure_for_memory(scene->client[0]);
+	/* Behind another that waits to be sent as well. */
+	ask(scene, 1, "unread");
+	ask(scene, 1, "much");
+	assert_true(read_all(scene, 1) > 330000 + 16);
+	may_be_done = true;
+	ask(scene, 0, "work");
+	ask(scene, 1, "work");
+	assert_int_equal(done, 2);
+	end(scene);
+}
+
+static void what_a_work_has_is_its_users(void **state)
+{
+	struct scene *scene = begin();
+
+	(void)state;
+	ask(scene, 0, "endless");
+	assert_true(scene->session[0]->turn.user->bytes >= WORK_BYTES);
+	assert_int_equal(scene->session[NEIGHBOURS]->turn.user->bytes, 0);
+	end(scene);
+}
+
+static void who_hung_up_is_not_asked_what_it_is_owed(void **state)
+{
+	struct scene *scene = begin();
+
+	(void)state;
+	scene->session[0]->due = true;
+	(void)close(scene->client[0]);
+	scene->client[0] = -1;
+	settle(scene);
+	assert_int_equal(owed, 0);
+	assert_null(scene->session[0]);
+	scene->session[1]->due = true;
+	session_wake(scene->session[1]);
+	settle(scene);
+	assert_int_equal(owed, 1);
+	end(scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +404,9 @@ int main(void)
 	        cmocka_unit_test(a_place_goes_to_the_next_who_can_begin),
 	        cmocka_unit_test(who_waits_to_begin_is_not_overtaken),
 	        cmocka_unit_test(who_was_held_for_all_goes_on_when_another_user_leaves_memory),
+	        cmocka_unit_test(an_answer_that_there_is_no_memory_for_is_a_failure_and_the_session_stays),
+	        cmocka_unit_test(what_a_work_has_is_its_users),
+	        cmocka_unit_test(who_hung_up_is_not_asked_what_it_is_owed),
 	        cmocka_unit_test(half_a_message_does_not_age_by_having_been_held),
 	};
 
