@@ -389,6 +389,23 @@ def test_a_sweep_whose_device_goes_away_in_the_middle_fails(daemons, runner):
     assert len(runner.pids()) - starts <= 8
 
 
+@needs_two_cores
+def test_a_sweep_whose_device_is_in_doubt_again_and_again_ends(daemons, runner):
+    runner.write("at build * hang")
+    daemon = daemons(runner).start()
+    job = daemon.ctl("tune", *shape(), "--no-wait").json[0]["job"]
+
+    def failed():
+        return daemon.ctl("jobs", job).json["jobs"][0]["state"] == "failed"
+    for turn in range(40):
+        sweeps = until(lambda: failed() or len(runner.did("build")), "it is begun anew, or given up")
+        if failed():
+            break
+        os.sched_setaffinity(daemon.pid, affinity()[:1] if turn % 2 == 0 else affinity())
+        until(lambda: failed() or daemon.lookup() and len(runner.did("build")) > sweeps, "the change is seen")  # noqa: B023
+    assert "was let go 17 times" in daemon.ctl("jobs", job).json["jobs"][0]["reason"]
+
+
 def test_a_runner_that_could_not_be_run_at_first_is_tried_again(daemons, runner):
     daemon = daemons(runner).start()
     daemon.tune()
