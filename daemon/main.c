@@ -182,6 +182,18 @@ static void keep_fault(void *data, const struct ft_error *fault)
 		reload->fault[reload->faults++] = *fault;
 }
 
+static void drop_fault(void *data, const struct ft_error *fault)
+{
+	struct reload *reload = data;
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < reload->faults; i++) {
+		if (strcmp(reload->fault[i].message, fault->message) != 0)
+			reload->fault[kept++] = reload->fault[i];
+	}
+	reload->faults = kept;
+}
+
 /* In a thread of its own: the user database may be on another host, which takes its time. */
 static void ask_host(uv_work_t *work)
 {
@@ -189,6 +201,8 @@ static void ask_host(uv_work_t *work)
 
 	access_init(&reload->access, reload->options);
 	(void)check_host(reload->options, keep_fault, reload);
+	/* What the daemon runs with in spite of a fault is no reason to refuse the rest. */
+	(void)check_host(&reload->daemon->options, drop_fault, reload);
 }
 
 static void apply(struct daemon *daemon, const struct reload *reload)
