@@ -1,12 +1,17 @@
 """Fixtures: daemons and runners that end with their test."""
 import contextlib
 import os
+import signal
 
 import pytest
 
 import harness
 
 SMALL_DISK = 'mkdir -p "$1" && mount -t tmpfs -o size=3m,mode=0700 none "$1" && shift && exec "$@"'
+
+# Ignored where a shell runs this in the background, and the programs that are interrupted here would inherit it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
