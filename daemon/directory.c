@@ -120,15 +120,22 @@ static int take_lock(const struct directory *directory, struct ft_error *error)
 	        (unsigned)holder);
 }
 
-static void sign_lock(const struct directory *directory)
+/* Where it can be had: a daemon that knew only this lock is kept out, and keeps out. */
+static int sign_lock(struct directory *directory, struct ft_error *error)
 {
-	int fd = openat(
-	        directory->fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	uint32_t holder;
 
-	if (fd < 0)
-		return;
-	lock_sign(fd);
-	(void)close(fd);
+	if (directory->lock >= 0 && lock_stands(directory->lock, directory->fd, LOCK_NAME))
+		return 0;
+	if (directory->lock >= 0)
+		(void)close(directory->lock);
+	directory->lock = lock_take(directory->fd, LOCK_NAME, O_RDWR | O_CREAT, &holder);
+	if (directory->lock < 0 && errno == EWOULDBLOCK)
+		return ft_fail(error, FT_E_STORE, "the state directory %s is in use by process %u",
+		        directory->path, (unsigned)holder);
+	if (directory->lock >= 0)
+		lock_sign(directory->lock);
+	return 0;
 }
 
 static void read_markers(struct directory *directory)
@@ -149,7 +156,7 @@ static void read_markers(struct directory *directory)
 static int start(struct directory *directory, const char *path, struct ft_error *error)
 {
 	memset(directory, 0, sizeof(*directory));
-	directory->fd = directory->open = -1;
+	directory->fd = directory->lock = directory->open = -1;
 	if ((size_t)snprintf(directory->path, sizeof(directory->path), "%s", path) >=
 	        sizeof(directory->path) - NAME_MAX - 2)
 		return ft_fail(error, FT_E_STORE, "the path of the state directory is too long");
@@ -174,7 +181,8 @@ int directory_open(struct directory *directory, const char *path, struct ft_erro
 		refuse_access(directory, errno, error);
 		goto failed;
 	}
-	sign_lock(directory);
+	if (sign_lock(directory, error) != 0)
+		goto failed;
 	read_markers(directory);
 	return 0;
 failed:
@@ -231,49 +239,97 @@ int directory_initialise(struct directory *directory, uint32_t format, struct ft
 	return 0;
 }
 
-int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft_error *error)
+/* What the marker has to say of damage. */
+static int mark_of(const struct directory *directory)
+{
+	if (!atomic_load(&directory->doubt))
+		return 0;
+	/* A second time in a row: the check has found nothing, and what it cannot see is there all the same. */
+	return directory->signal >= DIRECTORY_DAMAGE_AGAIN ? DIRECTORY_DAMAGE_AGAIN : DIRECTORY_DAMAGE;
+}
+
+/* Its descriptor. */
+static int make_marker(int directory, int mark, uint32_t unclean)
 {
 	char text[64];
-	int length = snprintf(text, sizeof(text), "signal 00\nunclean %u\n", (unsigned)unclean);
+	int length = snprintf(text, sizeof(text), "signal %02d\nunclean %u\n", mark, (unsigned)unclean);
+	int fd = openat(directory, OPEN_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 
-	directory->open =
-	        openat(directory->fd, OPEN_NAME, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (directory->open < 0)
-		return refuse_access(directory, errno, error);
 	/* Not synced: it matters after a death of the process, not of the machine. A write that fails for
 	 * want of room leaves an empty marker, which says the same. */
-	if (pwrite(directory->open, text, (size_t)length, 0) < 0)
-		return 0;
+	if (fd >= 0 && pwrite(fd, text, (size_t)length, 0) < 0)
+		return fd;
+	return fd;
+}
+
+int directory_mark_open(struct directory *directory, uint32_t unclean, struct ft_error *error)
+{
+	directory->open = make_marker(directory->fd, 0, unclean);
+	if (directory->open < 0)
+		return refuse_access(directory, errno, error);
+	(void)unlinkat(directory->fd, DIRECTORY_SEAL, 0); /* from now on it says nothing */
 	return 0;
 }
 
 bool directory_stands(const struct directory *directory)
 {
-	struct stat held, named;
+	struct stat held;
 
-	return fstat(directory->fd, &held) == 0 && stat(directory->path, &named) == 0 &&
-	        held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+	return fstat(directory->fd, &held) == 0 &&
+	        name_leads(AT_FDCWD, directory->path, 0, held.st_dev, held.st_ino) == NAME_LEADS_THERE;
 }
 
-int directory_renew(struct directory *directory, uint32_t format, struct ft_error *error)
+bool directory_marked(const struct directory *directory)
 {
-	sign_lock(directory);
-	if (directory->open >= 0)
-		(void)close(directory->open);
-	if (directory_mark_open(directory, directory->unclean, error) != 0)
+	return lock_stands(directory->open, directory->fd, OPEN_NAME) &&
+	        faccessat(directory->fd, INITIALISED_NAME, F_OK, 0) == 0;
+}
+
+int directory_renew(
+        struct directory *directory, const struct directory *like, uint32_t format, struct ft_error *error)
+{
+	if (sign_lock(directory, error) != 0)
 		return -1;
+	if (directory->open < 0 || !lock_stands(directory->open, directory->fd, OPEN_NAME)) {
+		int fd = make_marker(directory->fd, mark_of(like), like->unclean);
+
+		if (fd < 0)
+			return refuse_access(directory, errno, error);
+		if (directory->open < 0) {
+			directory->open = fd;
+		} else {
+			(void)dup3(fd, directory->open, O_CLOEXEC);
+			(void)close(fd);
+			directory_mark_signal(directory, mark_of(directory)); /* it may have come just now */
+		}
+	}
 	return directory_initialise(directory, format, error);
 }
 
-int directory_keep_aside(
-        const struct directory *directory, const char *word, char *aside, size_t size, struct ft_error *error)
+void directory_adopt(struct directory *directory, struct directory *found)
+{
+	if (!atomic_load(&directory->doubt))
+		(void)unlinkat(directory->fd, OPEN_NAME, 0);
+	(void)dup3(found->open, directory->open, O_CLOEXEC);
+	(void)dup3(found->fd, directory->fd, O_CLOEXEC);
+	directory_close(&(struct directory){.fd = -1, .lock = directory->lock, .open = -1}, false);
+	directory->lock = found->lock;
+	found->lock = -1;
+	directory_close(found, false);
+	if (atomic_load(&directory->doubt)) /* it may have come just now */
+		directory_mark_signal(directory, mark_of(directory));
+	directory->initialised = true;
+}
+
+int directory_move_aside(const struct directory *directory, const char *name, const char *word, char *aside,
+        size_t size, struct ft_error *error)
 {
 	time_t now = time(NULL);
 	struct tm when;
 	char stamp[32];
 
 	aside[0] = '\0';
-	if (faccessat(directory->fd, DIRECTORY_DATA, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+	if (faccessat(directory->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
 		return 0;
 	gmtime_r(&now, &when);
 	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &when);
@@ -282,12 +338,37 @@ int directory_keep_aside(
 			snprintf(aside, size, DIRECTORY_DATA ".%s-%s", word, stamp);
 		else
 			snprintf(aside, size, DIRECTORY_DATA ".%s-%s-%d", word, stamp, i);
-		if (linkat(directory->fd, DIRECTORY_DATA, directory->fd, aside, 0) == 0)
+		if (faccessat(directory->fd, aside, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			continue;
+		/* Not a second name: the kernel gives none to a file of another user. */
+		if (renameat(directory->fd, name, directory->fd, aside) == 0)
 			return 0;
-		if (errno != EEXIST)
-			break;
+		break;
 	}
-	return ft_fail_errno(error, errno, "the %s store in %s cannot be moved aside", word, directory->path);
+	return ft_fail_errno(
+	        error, errno, "%s in %s cannot be moved aside as %s", name, directory->path, aside);
+}
+
+int directory_put_in(
+        const struct directory *directory, const char *word, char *aside, size_t size, struct ft_error *error)
+{
+	int failure;
+
+	aside[0] = '\0';
+	/* The fresh one's name is durable before the other's goes. */
+	if (fsync(directory->fd) != 0)
+		goto failed;
+	if (directory_move_aside(directory, DIRECTORY_DATA, word, aside, size, error) != 0)
+		return -1;
+	if (renameat(directory->fd, DIRECTORY_FRESH, directory->fd, DIRECTORY_DATA) != 0)
+		goto failed;
+	if (fsync(directory->fd) == 0)
+		return 0;
+	failure = errno;
+	(void)renameat(directory->fd, DIRECTORY_DATA, directory->fd, DIRECTORY_FRESH);
+	errno = failure;
+failed:
+	return ft_fail_errno(error, errno, "the store cannot be put in its place in %s", directory->path);
 }
 
 void directory_mark_signal(const struct directory *directory, int signal)
@@ -302,11 +383,8 @@ void directory_mark_signal(const struct directory *directory, int signal)
 
 void directory_doubt(struct directory *directory)
 {
-	/* A second time in a row: the check has found nothing, and what it cannot see is there all the same. */
 	if (!atomic_exchange(&directory->doubt, true))
-		directory_mark_signal(directory,
-		        directory->signal >= DIRECTORY_DAMAGE_AGAIN ? DIRECTORY_DAMAGE_AGAIN
-		                                                    : DIRECTORY_DAMAGE);
+		directory_mark_signal(directory, mark_of(directory));
 }
 
 void directory_close(struct directory *directory, bool clean)
@@ -316,7 +394,9 @@ void directory_close(struct directory *directory, bool clean)
 			unlinkat(directory->fd, OPEN_NAME, 0);
 		close(directory->open);
 	}
+	if (directory->lock >= 0)
+		close(directory->lock);
 	if (directory->fd >= 0)
 		close(directory->fd);
-	directory->fd = directory->open = -1;
+	directory->fd = directory->lock = directory->open = -1;
 }

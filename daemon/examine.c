@@ -39,8 +39,6 @@ static int refuse_format(const struct store *store, uint64_t format, struct ft_e
 
 /* ---- the seal ---- */
 
-#define SEAL_NAME "sealed"
-
 struct sealed {
 	char what[16];
 	struct seal seal;
@@ -60,21 +58,22 @@ void seal_write(const struct directory *directory)
 	memset(&sealed, 0, sizeof(sealed));
 	memcpy(sealed.what, seal_word, sizeof(sealed.what));
 	if (fstat(data, &info) == 0 && pages_copy_header(data, 0, sealed.seal.header, &sealed.seal.page_size))
-		fd = openat(directory->fd, SEAL_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-		        0600);
+		fd = openat(directory->fd, DIRECTORY_SEAL,
+		        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	(void)close(data);
 	if (fd < 0)
 		return;
 	sealed.seal.size = (uint64_t)info.st_size;
 	sealed.hash = record_hash(&sealed, offsetof(struct sealed, hash));
-	(void)!write(fd, &sealed, sizeof(sealed)); /* one that is not whole does not hold */
+	if (write(fd, &sealed, sizeof(sealed)) != (ssize_t)sizeof(sealed))
+		(void)unlinkat(directory->fd, DIRECTORY_SEAL, 0);
 	(void)close(fd);
 }
 
 bool seal_read(const struct directory *directory, struct seal *seal)
 {
 	struct sealed sealed;
-	int fd = openat(directory->fd, SEAL_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int fd = openat(directory->fd, DIRECTORY_SEAL, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	ssize_t got;
 
 	if (fd < 0)
@@ -182,7 +181,8 @@ static int check_if_needed(struct store *store, const struct pages *pages, bool 
 	return 0;
 }
 
-int store_examine(struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
+static int examine_data(
+        struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
 {
 	struct directory *directory = &store->directory;
 	enum pages_state state = PAGES_EMPTY;
@@ -232,6 +232,63 @@ int store_examine(struct store *store, enum found *found, char *reason, size_t s
 done:
 	close(fd);
 	return outcome;
+}
+
+static bool is_store(const struct directory *directory, const char *name)
+{
+	enum pages_state state;
+	struct record_meta meta;
+	struct pages pages;
+	int fd = openat(directory->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	bool is = fd >= 0 && pages_open(&pages, fd, &state, NULL) == 0 && state == PAGES_OPEN &&
+	        read_format(&pages, &meta) && meta.format == RECORD_FORMAT;
+
+	if (fd >= 0)
+		(void)close(fd);
+	return is;
+}
+
+/* Something ended the last run while it put its store in its place. */
+static int finish_putting_in(
+        struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
+{
+	const struct directory *directory = &store->directory;
+	char aside[128];
+
+	if (!is_store(directory, DIRECTORY_FRESH)) {
+		(void)unlinkat(directory->fd, DIRECTORY_FRESH, 0);
+		return 0;
+	}
+	if (*found == FOUND_STORE) {
+		/* Which of them is wanted is not ours to say. */
+		if (directory_move_aside(
+		            directory, DIRECTORY_FRESH, "replaced", aside, sizeof(aside), error) != 0)
+			return -1;
+		store_log(store, 4,
+		        "in %s another store stood beside " DIRECTORY_DATA
+		        ", left by a run that ended while it was put back: it is %s now",
+		        directory->path, aside);
+		return 0;
+	}
+	if (directory_put_in(directory, *found == FOUND_DAMAGE ? "damaged" : "replaced", aside, sizeof(aside),
+	            error) != 0)
+		return -1;
+	store_log(store, 4,
+	        "the last run ended while the store in %s was put in its place: that is done now%s%s",
+	        directory->path, aside[0] != '\0' ? "; what stood there is " : "", aside);
+	return examine_data(store, found, reason, size, error);
+}
+
+int store_examine(struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
+{
+	const struct directory *directory = &store->directory;
+
+	if (examine_data(store, found, reason, size, error) != 0)
+		return -1;
+	(void)unlinkat(directory->fd, DIRECTORY_PARTIAL, 0);
+	if (faccessat(directory->fd, DIRECTORY_FRESH, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+		return 0;
+	return finish_putting_in(store, found, reason, size, error);
 }
 
 int store_rebuild(struct store *store, const char *reason, struct ft_error *error)

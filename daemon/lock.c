@@ -44,13 +44,23 @@ uint32_t lock_holder(int directory, const char *name)
 	return holder;
 }
 
+enum name_leads name_leads(int directory, const char *name, int flags, dev_t device, ino_t inode)
+{
+	struct stat named;
+
+	if (fstatat(directory, name, &named, flags) != 0)
+		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? NAME_LEADS_ELSEWHERE
+		                                                             : NAME_LEADS_UNKNOWN;
+	return named.st_dev == device && named.st_ino == inode ? NAME_LEADS_THERE : NAME_LEADS_ELSEWHERE;
+}
+
 bool lock_stands(int lock, int directory, const char *name)
 {
 	struct stat held;
-	struct stat named;
 
-	return fstat(lock, &held) == 0 && fstatat(directory, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	        held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+	return fstat(lock, &held) == 0 &&
+	        name_leads(directory, name, AT_SYMLINK_NOFOLLOW, held.st_dev, held.st_ino) ==
+	        NAME_LEADS_THERE;
 }
 
 int lock_take(int directory, const char *name, int flags, uint32_t *holder)

@@ -7,10 +7,14 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Opens `name`, relative to `directory` as for openat, with these flags, and locks it. Gives its descriptor; or -1 with errno:
  * EWOULDBLOCK if another process holds it, whose number is then in `holder`, 0 if it does not say. */
 int lock_take(int directory, const char *name, int flags, uint32_t *holder);
+/* Whether a name, with flags as for fstatat, leads to this file, which is open, so that no other can have its number. */
+enum name_leads { NAME_LEADS_THERE, NAME_LEADS_ELSEWHERE, NAME_LEADS_UNKNOWN /* errno says why */ };
+enum name_leads name_leads(int directory, const char *name, int flags, dev_t device, ino_t inode);
 /* Whether `lock` is still the file that the name leads to. */
 bool lock_stands(int lock, int directory, const char *name);
 /* Who signed it, 0 if nobody did. Waits a moment for one who has just taken the lock. */

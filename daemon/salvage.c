@@ -446,14 +446,11 @@ static void remove_rebuild(int directory)
 
 static int replace(struct directory *directory, struct salvage_result *result, struct ft_error *error)
 {
-	if (directory_keep_aside(directory, "damaged", result->aside, sizeof(result->aside), error) != 0)
-		return -1;
 	unlinkat(directory->fd, DIRECTORY_LMDB_LOCK, 0);
-	if (renameat(directory->fd, REBUILD_NAME "/" DIRECTORY_DATA, directory->fd, DIRECTORY_DATA) != 0 ||
-	        fsync(directory->fd) != 0)
+	if (renameat(directory->fd, REBUILD_NAME "/" DIRECTORY_DATA, directory->fd, DIRECTORY_FRESH) != 0)
 		return ft_fail_errno(
 		        error, errno, "the new store cannot be put in its place in %s", directory->path);
-	return 0;
+	return directory_put_in(directory, "damaged", result->aside, sizeof(result->aside), error);
 }
 
 int salvage_rebuild(struct directory *directory, uint64_t map_bytes, struct salvage_result *result,

@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/lock.h"
 #include "daemon/store_internal.h"
-
-#define FRESH_NAME DIRECTORY_DATA ".new"
 
 void store_know_file(struct store *store)
 {
@@ -25,28 +24,34 @@ void store_know_file(struct store *store)
 	store->data_inode = info.st_ino;
 }
 
-bool store_stands(const struct store *store, struct ft_error *error)
+enum fault store_stands(const struct store *store, struct ft_error *error)
 {
 	char path[PATH_MAX + 16];
-	struct stat named;
 
 	(void)snprintf(path, sizeof(path), "%s/" DIRECTORY_DATA, store->directory.path);
-	/* The open file has its number for as long as it is open, so that no other can have it. */
-	if (lstat(path, &named) == 0 && named.st_dev == store->data_device &&
-	        named.st_ino == store->data_inode)
-		return true;
-	(void)ft_fail(error, FT_E_STORE, "%s was removed or replaced while the daemon runs", path);
-	return false;
+	switch (name_leads(
+	        AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, (dev_t)store->data_device, (ino_t)store->data_inode)) {
+	case NAME_LEADS_THERE:
+		return FAULT_NONE;
+	case NAME_LEADS_ELSEWHERE:
+		(void)ft_fail(error, FT_E_STORE, "%s was removed or replaced while the daemon runs", path);
+		return FAULT_GONE;
+	case NAME_LEADS_UNKNOWN:
+		break;
+	}
+	(void)ft_fail_errno(error, errno, "%s cannot be looked at", path);
+	return FAULT_ROOM;
 }
 
-/* Gives what is open a file of its own again, under its name in `directory`; what has that name there is kept aside. */
-static int copy_file(struct store *store, const struct directory *directory, char *aside, size_t size,
-        struct ft_error *error)
+/* Gives what is open a file of its own again, beside its name in `directory`. */
+static int copy_file(struct store *store, const struct directory *directory, struct ft_error *error)
 {
 	int rc, fd;
 
-	(void)unlinkat(directory->fd, FRESH_NAME, 0);
-	fd = openat(directory->fd, FRESH_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	(void)unlinkat(directory->fd, DIRECTORY_FRESH, 0);
+	(void)unlinkat(directory->fd, DIRECTORY_PARTIAL, 0);
+	fd = openat(
+	        directory->fd, DIRECTORY_PARTIAL, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0) {
 		(void)store_fault(&store->directory, errno, error);
 		return -1;
@@ -55,17 +60,13 @@ static int copy_file(struct store *store, const struct directory *directory, cha
 	if (rc == 0 && fsync(fd) != 0)
 		rc = errno;
 	(void)close(fd);
-	if (rc != 0) {
-		(void)unlinkat(directory->fd, FRESH_NAME, 0);
-		(void)store_fault(&store->directory, rc, error);
-		return -1;
-	}
-	if (directory_keep_aside(directory, "replaced", aside, size, error) != 0)
-		return -1;
-	if (renameat(directory->fd, FRESH_NAME, directory->fd, DIRECTORY_DATA) != 0 ||
-	        fsync(directory->fd) != 0)
-		return ft_fail_errno(error, errno, "the store cannot be put back in %s", directory->path);
-	return 0;
+	if (rc == 0 && renameat(directory->fd, DIRECTORY_PARTIAL, directory->fd, DIRECTORY_FRESH) != 0)
+		rc = errno;
+	if (rc == 0)
+		return 0;
+	(void)unlinkat(directory->fd, DIRECTORY_PARTIAL, 0);
+	(void)store_fault(&store->directory, rc, error);
+	return -1;
 }
 
 bool store_put_back(struct store *store, struct directory *found, bool *moved, struct ft_error *error)
@@ -79,11 +80,15 @@ bool store_put_back(struct store *store, struct directory *found, bool *moved, s
 			return false;
 		directory = found;
 	}
-	if (copy_file(store, directory, aside, sizeof(aside), error) != 0 ||
-	        directory_renew(directory, RECORD_FORMAT, error) != 0) {
-		if (*moved)
-			directory_close(found, false);
-		return false;
+	/* All that may fail before the copy, which is large, and its place last. */
+	if (directory_renew(directory, &store->directory, RECORD_FORMAT, error) != 0 ||
+	        copy_file(store, directory, error) != 0)
+		goto failed;
+	if (directory_put_in(directory, "replaced", aside, sizeof(aside), error) != 0) {
+		/* Where nothing has the name any more, it is the copy that the next start must find. */
+		if (faccessat(directory->fd, DIRECTORY_DATA, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			(void)unlinkat(directory->fd, DIRECTORY_FRESH, 0);
+		goto failed;
 	}
 	store_log_later(store, 3,
 	        "%s/" DIRECTORY_DATA
@@ -91,4 +96,8 @@ bool store_put_back(struct store *store, struct directory *found, bool *moved, s
 	        "that was acknowledged%s%s; stop the daemon before its state is touched",
 	        directory->path, aside[0] != '\0' ? "; what stood in its place is " : "", aside);
 	return true;
+failed:
+	if (*moved)
+		directory_close(found, false);
+	return false;
 }

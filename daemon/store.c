@@ -192,15 +192,21 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void finish_closing(struct store *store)
 {
+	bool clean;
+
 	pthread_join(store->thread, NULL);
 	store->thread_runs = false;
+	/* Else the next start must look for itself, and a file that others put there is not sealed for ours. */
+	clean = store->sound && !atomic_load(&store->directory.doubt) &&
+	        store_stands(store, NULL) == FAULT_NONE;
 	store_drop_reader(store);
 	if (store->env != NULL)
 		mdb_env_close(store->env);
 	store->env = NULL;
-	seal_write(&store->directory);
+	if (clean)
+		seal_write(&store->directory);
 	atomic_store(&store->parked, true);
-	directory_close(&store->directory, true);
+	directory_close(&store->directory, clean);
 	uv_close((uv_handle_t *)&store->async, on_handle_closed);
 }
 

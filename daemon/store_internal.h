@@ -161,6 +161,9 @@ struct store {
 	uint64_t free_then;     /* bytes that the disk had free when it last did not */
 	uint64_t next_probe_ns; /* monotonic */
 	uint32_t probe_pause_ms;
+	uint64_t next_put_back_ns; /* monotonic; a copy of all is not made for each that asks */
+	uint32_t put_back_pause_ms;
+	struct ft_error put_back_failed;
 	struct trouble trouble;
 
 	pthread_mutex_t lock;
@@ -172,6 +175,7 @@ struct store {
 	struct publication publication;
 	bool reopened; /* the environment; what a commit that failed left in it is not known */
 	bool stop, stopped;
+	bool sound;         /* when it stopped: open, and no fault open */
 	bool look;          /* whether the files still stand */
 	bool park;          /* the writer wants to close the environment */
 	uint64_t final_job; /* ids from here on were never given out; set with stop */
@@ -259,10 +263,10 @@ int store_batch_reserve(struct store_batch *batch, uint64_t bound);
 void store_publish(struct store *store);
 int store_start_writer(struct store *store, struct ft_error *error);
 
-/* standing.c: remembers the file that is open; says whether its name leads to it; and puts it back. Then the environment
- * must be opened anew, in `found` if it moved. */
+/* standing.c: remembers the file that is open; says whether its name leads to it (FAULT_ROOM: that is not known); and puts it
+ * back. Then the environment must be opened anew, in `found` if it moved. */
 void store_know_file(struct store *store);
-bool store_stands(const struct store *store, struct ft_error *error);
+enum fault store_stands(const struct store *store, struct ft_error *error);
 bool store_put_back(struct store *store, struct directory *found, bool *moved, struct ft_error *error);
 
 /* collect.c: one step; a fault is left for the next commit to meet. */

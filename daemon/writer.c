@@ -416,10 +416,12 @@ static enum fault attempt(
 {
 	struct change change = {.store = store};
 	struct record_meta before;
+	enum fault fault;
 	int rc;
 
-	if (!store_stands(store, error))
-		return FAULT_GONE;
+	fault = store_stands(store, error);
+	if (fault != FAULT_NONE)
+		return fault;
 	rc = mdb_txn_begin(store->env, NULL, 0, &change.txn);
 	if (rc != 0)
 		return store_fault(&store->directory, rc, error);
@@ -441,8 +443,9 @@ static enum fault attempt(
 		return fault_of(store, rc, error);
 
 	extend_file(store);
-	if (!store_stands(store, error))
-		return FAULT_GONE;
+	fault = store_stands(store, error);
+	if (fault != FAULT_NONE)
+		return fault;
 	while (store->unwritten != NULL) {
 		struct store_name_record *next = store->unwritten->next;
 
@@ -618,10 +621,8 @@ static bool open_anew(
 	park_reader(store);
 	mdb_env_close(store->env);
 	store->env = NULL;
-	if (found != NULL) {
-		directory_close(&store->directory, true);
-		store->directory = *found;
-	}
+	if (found != NULL)
+		directory_adopt(&store->directory, found);
 	while (store_environment_open(&env, &dbi, &store->directory, store->directory.path, store->map_bytes,
 	               &cleared, &error) != 0) {
 		struct timespec until = after_ms(pause);
@@ -631,6 +632,7 @@ static bool open_anew(
 		report(store, failed);
 		failed = NULL;
 		set_degraded(store, error.message);
+		uv_async_send(&store->async); /* what it says may be damage */
 		pthread_mutex_lock(&store->lock);
 		while (!store->stop && pthread_cond_timedwait(&store->wake, &store->lock, &until) == 0)
 			continue;
@@ -657,14 +659,28 @@ static bool open_anew(
 	return true;
 }
 
-static bool put_back(struct store *store, struct ft_error *error)
+/* At growing intervals where it fails, however many ask: each try may copy all. */
+static bool put_back(struct store *store, bool last, struct ft_error *error)
 {
 	struct directory found;
 	const struct ft_error why = *error;
+	uint32_t pause = store->put_back_pause_ms;
 	bool moved;
 
-	return store_put_back(store, &found, &moved, error) &&
-	        open_anew(store, moved ? &found : NULL, &why, NULL);
+	if (!last && ft_monotonic_ns() < store->next_put_back_ns) {
+		*error = store->put_back_failed;
+		return false;
+	}
+	if (store_put_back(store, &found, &moved, error)) {
+		store->put_back_pause_ms = 0;
+		store->next_put_back_ns = 0;
+		return open_anew(store, moved ? &found : NULL, &why, NULL);
+	}
+	pause = pause == 0 ? store->limits.probe_ms : pause * 2;
+	store->put_back_pause_ms = pause < store->limits.probe_most_ms ? pause : store->limits.probe_most_ms;
+	store->next_put_back_ns = ft_monotonic_ns() + store->put_back_pause_ms * UINT64_C(1000000);
+	store->put_back_failed = *error;
+	return false;
 }
 
 /* ---- groups ---- */
@@ -701,7 +717,7 @@ static void commit_group(struct store *store, struct store_batch *first)
 		return;
 	}
 	fault = attempt(store, first, NULL, &error);
-	if (fault == FAULT_GONE && put_back(store, &error))
+	if (fault == FAULT_GONE && put_back(store, false, &error))
 		fault = attempt(store, first, NULL, &error);
 	if ((fault == FAULT_BATCH || fault == FAULT_ROOM) && first->next != NULL) {
 		fault = commit_singly(store, first, &error);
@@ -827,20 +843,23 @@ static void try_writing(struct store *store)
 		(void)open_anew(store, NULL, &error, NULL);
 }
 
-/* Whether all is as it should be: because somebody asks, or because it was not. */
-static void probe(struct store *store, bool asked)
+/* Whether all is as it should be: because somebody asks, or because it was not; for the last time, at the end. */
+static void probe(struct store *store, bool last)
 {
 	struct ft_error error;
+	enum fault fault;
 	bool degraded;
 
 	if (store->env == NULL)
 		return;
-	if (!store_stands(store, &error)) {
-		if (!asked && ft_monotonic_ns() < store->next_probe_ns)
-			return;
-		note_outcome(store, put_back(store, &error) ? FAULT_NONE : FAULT_GONE, 0, &error);
+	fault = store_stands(store, &error);
+	if (fault == FAULT_GONE && (last || ft_monotonic_ns() >= store->next_put_back_ns))
+		note_outcome(store, put_back(store, last, &error) ? FAULT_NONE : FAULT_GONE, 0, &error);
+	if (fault != FAULT_NONE)
 		return;
-	}
+	/* Without them the next start takes a crash for a clean end. Failing leaves it at that. */
+	if (!directory_marked(&store->directory))
+		(void)directory_renew(&store->directory, &store->directory, RECORD_FORMAT, &error);
 	pthread_mutex_lock(&store->lock);
 	degraded = store->degraded[0] != '\0';
 	pthread_mutex_unlock(&store->lock);
@@ -896,8 +915,7 @@ static enum work wait_for_work(struct store *store, struct store_batch **group)
 	}
 	if (work == WORK_LOOK)
 		store->look = false;
-	if (work != WORK_STOP)
-		store->busy_since_ns = ft_monotonic_ns();
+	store->busy_since_ns = ft_monotonic_ns(); /* at the end, too: there may be much to put back */
 	pthread_mutex_unlock(&store->lock);
 	return work;
 }
@@ -945,7 +963,7 @@ static void *run_writer(void *data)
 		if (work == WORK_GROUP)
 			commit_group(store, group);
 		else
-			probe(store, work == WORK_LOOK);
+			probe(store, false);
 	}
 	probe(store, true);
 	return_ids(store);
@@ -953,6 +971,7 @@ static void *run_writer(void *data)
 		/* What was submitted while the ids were given back still belongs to this run. */
 		pthread_mutex_lock(&store->lock);
 		store->stopped = store->waiting == NULL;
+		store->sound = store->env != NULL && !has_panicked(store);
 		if (store->stopped)
 			uv_async_send(&store->async);
 		bool ends = store->stopped;

@@ -1,7 +1,9 @@
 """What others do to the daemon's files while it runs: nothing is acknowledged that the next start would not find, and the
 socket is where its clients look for it."""
+import os
 import shutil
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -84,6 +86,139 @@ def test_what_cannot_be_put_back_is_not_acknowledged(tuned, tmp_path):
     harness.until(lambda: daemon.status()["degraded"] == "", "it is put back by itself")
     daemon.ctl("pin", *shape(m=7), "--config", config)
     expect_kept(daemon, (64, "tuned"), (7, "pinned"))
+
+
+@pytest.fixture
+def unprivileged(daemons):
+    """A daemon of another user, with a pin."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be another user")
+    daemon = daemons(prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+    home = daemon.short / "home"
+    home.mkdir()
+    daemon.state = home / "state"
+    for folder in (daemon.short, home):
+        os.chown(folder, 65534, 65534)
+    try:
+        daemon.start()
+        daemon.ctl("pin", *shape(), "--config", config_of(daemon))
+        yield daemon
+    finally:
+        home.chmod(0o700)
+        if daemon.process is not None:
+            daemon.kill()
+        shutil.rmtree(home)
+
+
+def test_what_another_user_put_in_its_place_is_no_obstacle(unprivileged):
+    """Root copies a file there: the daemon may rename it in its own directory, and may not link to it."""
+    daemon = unprivileged
+    other = daemon.state / "backup"
+    other.write_bytes(b"of another user")
+    other.chmod(0o600)
+    other.rename(daemon.state / "data.mdb")
+    daemon.ctl("pin", *shape(m=7), "--config", config_of(daemon))
+    assert daemon.status()["degraded"] == ""
+    expect_kept(daemon, (64, "pinned"), (7, "pinned"))
+    [aside] = daemon.state.glob("data.mdb.replaced-*")
+    assert aside.read_bytes() == b"of another user" and aside.stat().st_uid == 0
+
+
+def test_what_cannot_be_looked_at_is_not_taken_for_removed(unprivileged):
+    daemon, home = unprivileged, unprivileged.state.parent
+    pin = ["pin", *shape(m=7), "--config", config_of(daemon)]
+    home.chmod(0)
+    done = daemon.ctl(*pin, check=False)
+    assert done.status == 1 and "cannot be looked at" in done.complaint and "removed" not in done.complaint
+    assert daemon.lookup()["source"] == "pinned"
+    home.chmod(0o700)
+    daemon.ctl(*pin)
+    assert daemon.status()["degraded"] == ""
+    assert "was put back" not in daemon.log()
+    expect_kept(daemon, (64, "pinned"), (7, "pinned"))
+
+
+@pytest.mark.parametrize("now", ["gone", "empty", "damaged", "another store"])
+def test_a_copy_that_was_not_yet_in_its_place_is_found(tuned, daemons, runner, now):
+    """As a kill -9 leaves it between the copy and its rename."""
+    state = tuned.state
+    tuned.kill()
+    (state / "data.mdb").rename(state / "data.mdb.new")
+    (state / "data.mdb.partial").write_bytes(b"the first bytes of another")
+    if now == "empty":
+        (state / "data.mdb").touch()
+    elif now == "damaged":
+        (state / "data.mdb").write_bytes(b"no store" * 4096)
+    elif now == "another store":
+        other = daemons(runner).start()
+        other.ctl("pin", *shape(m=7), "--config", config_of(other))
+        other.stop()
+        shutil.copy(other.state / "data.mdb", state)
+    tuned.start()
+    assert not (state / "data.mdb.partial").exists() and not (state / "data.mdb.new").exists()
+    if now == "another store":
+        assert tuned.lookup(m=7)["source"] == "pinned"
+        [aside] = state.glob("data.mdb.replaced-*")
+        tuned.stop()
+        aside.rename(state / "data.mdb")
+        tuned.start()
+    assert tuned.lookup()["source"] == "tuned"
+
+
+def test_what_is_not_whole_is_no_copy(tuned):
+    state = tuned.state
+    tuned.kill()
+    (state / "data.mdb.new").write_bytes((state / "data.mdb").read_bytes()[:100])
+    tuned.start()
+    assert tuned.lookup()["source"] == "tuned" and not (state / "data.mdb.new").exists()
+
+
+def keep_from_copying(state):
+    (state / "data.mdb.partial").mkdir()
+
+
+def test_an_end_at_which_it_could_not_be_put_back_is_no_clean_one(tuned, tmp_path):
+    state = tuned.state
+    tuned.restart()
+    assert not (state / "sealed").exists(), "while a daemon runs it says nothing"
+    keep_from_copying(state)
+    other = tmp_path / "other"
+    shutil.copy(state / "data.mdb", other)
+    other.rename(state / "data.mdb")
+    tuned.heard("the store cannot be written")
+    tuned.stop()
+    assert (state / "open").exists() and not (state / "sealed").exists()
+    (state / "data.mdb.partial").rmdir()
+    tuned.start()
+    tuned.stop()
+    assert not (state / "open").exists() and (state / "sealed").exists()
+
+
+def test_a_marker_that_was_removed_is_made_anew(tuned):
+    marker = tuned.state / "open"
+    text = marker.read_text()
+    marker.unlink()
+    harness.until(lambda: marker.exists() and marker.read_text() == text, "the marker is there again")
+    tuned.stop()
+    assert not marker.exists()
+
+
+def test_a_daemon_that_knows_only_the_lock_file_is_kept_out_and_keeps_out(tuned):
+    lock = tuned.state / "lock"
+    take = ["flock", "--nonblock", str(lock), "true"]
+    assert subprocess.run(take, check=False).returncode == 1
+    tuned.stop()
+    with subprocess.Popen(["flock", str(lock), "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdin.write(b"held\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(AssertionError, match="ended with 1"):
+            tuned.start()
+        assert "in use by process" in tuned.log()
+        holder.stdin.close()
+        holder.wait()
+    tuned.start()
+    assert tuned.lookup()["source"] == "tuned"
 
 
 def test_no_second_daemon_starts_on_a_store_whose_lock_file_is_gone(tuned, daemons, runner):

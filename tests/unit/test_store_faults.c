@@ -56,6 +56,32 @@ int __wrap_mdb_env_open(MDB_env *env, const char *path, unsigned flags, mdb_mode
 	return EIO;
 }
 
+/* ---- putting back ---- */
+
+static const char *_Atomic rename_fails; /* of a file of this name */
+static _Atomic unsigned copies;
+
+int __real_mdb_env_copyfd2(MDB_env *env, mdb_filehandle_t fd, unsigned flags);
+int __wrap_mdb_env_copyfd2(MDB_env *env, mdb_filehandle_t fd, unsigned flags);
+int __wrap_mdb_env_copyfd2(MDB_env *env, mdb_filehandle_t fd, unsigned flags)
+{
+	copies++;
+	return __real_mdb_env_copyfd2(env, fd, flags);
+}
+
+int __real_renameat(int from, const char *name, int to, const char *other);
+int __wrap_renameat(int from, const char *name, int to, const char *other);
+int __wrap_renameat(int from, const char *name, int to, const char *other)
+{
+	const char *fails = rename_fails;
+
+	if (fails != NULL && strcmp(name, fails) == 0) {
+		errno = EIO;
+		return -1;
+	}
+	return __real_renameat(from, name, to, other);
+}
+
 /* ---- what was synced ---- */
 
 static ino_t watched; /* a file or directory */
@@ -808,6 +834,49 @@ static void nothing_is_acknowledged_that_no_start_would_find(void **state)
 	place_free(other);
 }
 
+static void all_is_not_copied_for_each_that_asks(void **state)
+{
+	static const char *const steps[] = {"data.mdb.partial", "data.mdb", "data.mdb.new"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		struct place *place = place_new();
+		char path[512], other[512];
+		int fd;
+
+		place->limits.probe_ms = 100000;
+		place->limits.probe_most_ms = 100000;
+		place_open(place);
+		put_winner(place, 1, 1, 8);
+		place_file(place, "data.mdb", path, sizeof(path));
+		place_file(place, "other", other, sizeof(other));
+		fd = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(fd >= 0);
+		close(fd);
+		assert_int_equal(rename(other, path), 0);
+		copies = 0;
+		rename_fails = steps[i];
+		for (int n = 0; n < 5; n++) {
+			struct outcome outcome = put_note(place, 100);
+
+			assert_true(outcome.failed);
+			store_look(place->store);
+		}
+		assert_int_equal(copies, 1);
+		/* Only where nothing else has the name, the copy stays for the next start. */
+		assert_int_equal(place_count(place, "data.mdb.new", NULL, 0), i == 2);
+		assert_int_equal(place_count(place, "data.mdb.partial", NULL, 0), 0);
+		rename_fails = NULL;
+		place_close(place); /* the end waits for nothing */
+		assert_int_equal(copies, 2);
+		assert_int_equal(place_count(place, "data.mdb.replaced-", NULL, 0), 1);
+		place_open(place);
+		expect_all_kept(place, true);
+		place_close(place);
+		place_free(place);
+	}
+}
+
 /* ---- publishing ---- */
 
 static struct store_batch *winner_batch(struct place *place, uint8_t which, int64_t block)
@@ -971,6 +1040,7 @@ int main(void)
 	        cmocka_unit_test(a_data_file_that_was_taken_away_is_put_back),
 	        cmocka_unit_test(a_directory_that_was_moved_or_removed_is_made_again),
 	        cmocka_unit_test(nothing_is_acknowledged_that_no_start_would_find),
+	        cmocka_unit_test(all_is_not_copied_for_each_that_asks),
 	        cmocka_unit_test(what_a_read_sees_is_published_though_the_writer_sleeps),
 	        cmocka_unit_test(a_commit_is_published_while_the_loop_is_busy),
 	        cmocka_unit_test(a_commit_that_failed_and_was_kept_takes_all_answers_back),
