@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "daemon/pages.h"
-#include "daemon/salvage.h"
 #include "daemon/store_internal.h"
 
 static bool read_format(const struct pages *pages, struct record_meta *meta)
@@ -128,7 +127,7 @@ static int ask_for_header(struct store *store, struct pages *pages, enum pages_s
 	*doubt = verdict != SEAL_HOLDS;
 	if (verdict != SEAL_MENDS)
 		return 0;
-	if (salvage_check_in_child(pages->fd, &seal, &check, error) != 0)
+	if (salvage_check_in_child(pages->fd, &seal, &store->waits, &check, error) != 0)
 		return -1;
 	if (!check.sound)
 		return 0;
@@ -157,7 +156,7 @@ static int check_if_needed(struct store *store, const struct pages *pages, bool 
 
 	if (!doubt)
 		return 0;
-	if (salvage_check_in_child(pages->fd, NULL, &check, error) != 0)
+	if (salvage_check_in_child(pages->fd, NULL, &store->waits, &check, error) != 0)
 		return -1;
 	if (!check.sound) {
 		*found = FOUND_DAMAGE;
@@ -299,7 +298,7 @@ int store_rebuild(struct store *store, const char *reason, struct ft_error *erro
 
 	store_log(store, 3, "the store in %s is damaged: %s; what can be read of it is being rescued",
 	        store->directory.path, reason);
-	if (salvage_rebuild(&store->directory, store->map_bytes, &result, error) != 0)
+	if (salvage_rebuild(&store->directory, store->map_bytes, &store->waits, &result, error) != 0)
 		return -1;
 	static const char *const words[SALVAGE_KINDS] = {
 	        "answers", "sets of trials", "jobs", "names", "device identities", "notes"};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -27,6 +28,8 @@ enum {
 
 /* A commit that takes so long will not come: even a disk that is rebuilt answers sooner. */
 static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
+/* Said each second while a store is checked, rescued or put back, at a start or an end: half a minute from now, if no more comes. */
+static const char still_at_work[] = "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=30000000";
 
 enum { RELOAD_FAULTS_MAX = 8 };
 
@@ -108,10 +111,23 @@ static void watch_faults(void)
 	}
 }
 
+/* The signals that are watched for. Between two lives nobody does, and they would end the process: they wait then. */
+static void hold_signals(int how)
+{
+	sigset_t held;
+
+	(void)sigemptyset(&held);
+	(void)sigaddset(&held, SIGTERM);
+	(void)sigaddset(&held, SIGINT);
+	(void)sigaddset(&held, SIGHUP);
+	(void)pthread_sigmask(how, &held, NULL);
+}
+
 static void close_rest(void *data)
 {
 	struct daemon *daemon = data;
 
+	hold_signals(SIG_BLOCK);
 	daemon->store = NULL;
 	board_free(&daemon->board);
 	if (daemon->has_server)
@@ -146,12 +162,41 @@ static void maybe_close_store(struct daemon *daemon)
 		close_rest(daemon);
 }
 
+static void store_waits(void *data)
+{
+	const struct daemon *daemon = data;
+
+	notify_send(&daemon->notify, still_at_work);
+}
+
+static void feed_watchdog(uv_timer_t *timer)
+{
+	struct daemon *daemon = timer->data;
+	struct store_facts facts = {0};
+
+	/* That this is called shows that the loop turns. The writer's thread must, too: without it nothing is
+	 * ever acknowledged again. */
+	if (daemon->store != NULL)
+		store_facts(daemon->store, &facts);
+	if (facts.stuck_ns < stuck_ns) {
+		notify_send(&daemon->notify,
+		        daemon->stopping && facts.stuck_ns > 0 ? still_at_work : "WATCHDOG=1");
+		return;
+	}
+	log_line(&daemon->log, LOG_LEVEL_ERROR,
+	        "the store's writer has not come back for %" PRIu64 " s: the watchdog is not fed any more",
+	        facts.stuck_ns / 1000000000);
+}
+
 static void stop(struct daemon *daemon)
 {
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
 	notify_send(&daemon->notify, daemon->again ? "STATUS=Repairing the store" : "STOPPING=1");
+	/* An end has half a minute, and putting back a large store may take longer. */
+	if (daemon->notify.socket >= 0)
+		timer_repeat(&daemon->watchdog, feed_watchdog, 1000, 1000);
 	if (daemon->has_background)
 		background_stop(&daemon->background);
 	if (daemon->has_metrics)
@@ -306,24 +351,6 @@ static void signalled(uv_signal_t *handle, int number)
 	log_line(&daemon->log, LOG_LEVEL_INFO, "stopping signal=%d", number);
 	daemon->again = false;
 	stop(daemon);
-}
-
-static void feed_watchdog(uv_timer_t *timer)
-{
-	struct daemon *daemon = timer->data;
-	struct store_facts facts = {0};
-
-	/* That this is called shows that the loop turns. The writer's thread must, too: without it nothing is
-	 * ever acknowledged again. */
-	if (daemon->store != NULL)
-		store_facts(daemon->store, &facts);
-	if (facts.stuck_ns < stuck_ns) {
-		notify_send(&daemon->notify, "WATCHDOG=1");
-		return;
-	}
-	log_line(&daemon->log, LOG_LEVEL_ERROR,
-	        "the store's writer has not come back for %" PRIu64 " s: the watchdog is not fed any more",
-	        facts.stuck_ns / 1000000000);
 }
 
 static void publish_answer(void *data, const struct store_key *key)
@@ -591,6 +618,7 @@ static int start_signals(struct daemon *daemon, struct ft_error *error)
 			return ft_fail(error, FT_E_SYSTEM, "cannot watch for signal %d: %s", numbers[i],
 			        uv_strerror(status));
 	}
+	hold_signals(SIG_UNBLOCK);
 	return 0;
 }
 
@@ -607,6 +635,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	        .published = published_answers,
 	        .broken = store_broken,
 	        .mended = store_mended,
+	        .waits = store_waits,
 	        .changed = answers_changed,
 	        .changed_data = daemon,
 	};

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,6 +249,8 @@ static void written(uv_work_t *work, int status)
 static void begin_write(uv_timer_t *timer)
 {
 	struct metrics_file *file = timer->data;
+	sigset_t all, before;
+	int status;
 
 	if (file->writing)
 		return;
@@ -255,7 +259,12 @@ static void begin_write(uv_timer_t *timer)
 		return; /* the next time, perhaps */
 	(void)snprintf(file->path, sizeof(file->path), "%s", file->requests->options->metrics_file);
 	file->writing = true;
-	if (uv_queue_work(timer->loop, &file->work, write_file, written) != 0) {
+	/* The first time starts threads, and they inherit what is held back: signals are the loop thread's. */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	status = uv_queue_work(timer->loop, &file->work, write_file, written);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (status != 0) {
 		file->writing = false;
 		free(file->text);
 		file->text = NULL;

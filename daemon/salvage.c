@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 
 #include "daemon/pages.h"
 #include "daemon/store_internal.h"
+#include "proto/clock.h"
 
 #define REBUILD_NAME "rebuild"
 
@@ -56,12 +58,50 @@ static bool write_all(int fd, const void *data, size_t length)
 	return true;
 }
 
-static bool read_all(int fd, void *data, size_t length)
+struct patience {
+	const struct salvage_waits *waits;
+	uint64_t heard_ns, told_ns; /* monotonic */
+};
+
+/* Waits until there is something to read. */
+static void await(int fd, struct patience *patience)
+{
+	enum { TOLD_MS = 1000 };
+	static const uint64_t silent_ns = UINT64_C(600) * 1000000000;
+	struct pollfd place = {.fd = fd, .events = POLLIN};
+
+	for (;;) {
+		int ready = poll(&place, 1, TOLD_MS);
+		uint64_t now = ft_monotonic_ns();
+
+		if (ready > 0)
+			patience->heard_ns = now;
+		if (patience->waits->call != NULL && now - patience->heard_ns < silent_ns &&
+		        now - patience->told_ns >= TOLD_MS * UINT64_C(1000000)) {
+			patience->told_ns = now;
+			patience->waits->call(patience->waits->data);
+		}
+		if (ready > 0 || (ready < 0 && errno != EINTR))
+			return;
+	}
+}
+
+static struct patience new_patience(const struct salvage_waits *waits)
+{
+	uint64_t now = ft_monotonic_ns();
+
+	return (struct patience){waits, now, now};
+}
+
+static bool read_all(int fd, void *data, size_t length, struct patience *patience)
 {
 	uint8_t *to = data;
 
 	while (length > 0) {
-		ssize_t got = read(fd, to, length);
+		ssize_t got;
+
+		await(fd, patience);
+		got = read(fd, to, length);
 
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -174,9 +214,10 @@ static void check_child(int fd, const struct seal *seal, int out)
 	write_all(out, &message, sizeof(message));
 }
 
-int salvage_check_in_child(
-        int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error)
+int salvage_check_in_child(int fd, const struct seal *seal, const struct salvage_waits *waits,
+        struct salvage_check *check, struct ft_error *error)
 {
+	struct patience patience = new_patience(waits);
 	struct check_message message;
 	int in = -1, signal = 0;
 	bool whole, ended;
@@ -184,7 +225,7 @@ int salvage_check_in_child(
 
 	if (child < 0)
 		return -1;
-	whole = read_all(in, &message, sizeof(message));
+	whole = read_all(in, &message, sizeof(message), &patience);
 	ended = end_child(child, in, &signal);
 	if (!whole || !ended) {
 		memset(check, 0, sizeof(*check));
@@ -379,15 +420,16 @@ static int keep_record(
 	return rc;
 }
 
-static int receive(struct rescue *rescue, int in)
+static int receive(struct rescue *rescue, int in, const struct salvage_waits *waits)
 {
+	struct patience patience = new_patience(waits);
 	uint8_t key[RECORD_KEY_MAX];
 	uint8_t *value = NULL;
 	size_t capacity = 0;
 	struct frame frame;
 	int rc = 0;
 
-	while (rc == 0 && read_all(in, &frame, sizeof(frame))) {
+	while (rc == 0 && read_all(in, &frame, sizeof(frame), &patience)) {
 		if (frame.key_length == 0) {
 			rescue->result->lost += frame.lost;
 			free(value);
@@ -405,7 +447,8 @@ static int receive(struct rescue *rescue, int in)
 			value = more;
 			capacity = frame.value_length;
 		}
-		if (!read_all(in, key, frame.key_length) || !read_all(in, value, frame.value_length))
+		if (!read_all(in, key, frame.key_length, &patience) ||
+		        !read_all(in, value, frame.value_length, &patience))
 			break;
 		rc = keep_record(rescue, key, frame.key_length, value, frame.value_length);
 	}
@@ -453,8 +496,8 @@ static int replace(struct directory *directory, struct salvage_result *result, s
 	return directory_put_in(directory, "damaged", result->aside, sizeof(result->aside), error);
 }
 
-int salvage_rebuild(struct directory *directory, uint64_t map_bytes, struct salvage_result *result,
-        struct ft_error *error)
+int salvage_rebuild(struct directory *directory, uint64_t map_bytes, const struct salvage_waits *waits,
+        struct salvage_result *result, struct ft_error *error)
 {
 	struct rescue rescue = {.result = result};
 	char path[PATH_MAX + 16];
@@ -482,7 +525,7 @@ int salvage_rebuild(struct directory *directory, uint64_t map_bytes, struct salv
 	                &rescue.env, &rescue.dbi, directory, path, map_bytes, &cleared, error) != 0)
 		goto done;
 	if (child >= 0)
-		rc = receive(&rescue, in);
+		rc = receive(&rescue, in, waits);
 	if (rc == 0)
 		rc = finish(&rescue);
 	if (rc != 0)

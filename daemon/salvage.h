@@ -31,11 +31,17 @@ void seal_write(const struct directory *directory);
 /* False if there is none that holds. */
 bool seal_read(const struct directory *directory, struct seal *seal);
 
+/* Called about once a second while a child is waited for; no more once it has said nothing for ten minutes. */
+struct salvage_waits {
+	void (*call)(void *data); /* may be NULL */
+	void *data;
+};
+
 /* In this process; under the seal's header, unless it is NULL. */
 int salvage_check(int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error);
 /* The same in a child; one that dies is a store that is not sound. */
-int salvage_check_in_child(
-        int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error);
+int salvage_check_in_child(int fd, const struct seal *seal, const struct salvage_waits *waits,
+        struct salvage_check *check, struct ft_error *error);
 
 struct salvage_result {
 	uint64_t kept;
@@ -45,7 +51,7 @@ struct salvage_result {
 };
 /* Builds a new store from what is readable in the directory's data file, and puts it in that one's place in
  * one step; the damaged file stays beside it under a name with the date. Works without a data file. */
-int salvage_rebuild(struct directory *directory, uint64_t map_bytes, struct salvage_result *result,
-        struct ft_error *error);
+int salvage_rebuild(struct directory *directory, uint64_t map_bytes, const struct salvage_waits *waits,
+        struct salvage_result *result, struct ft_error *error);
 
 #endif

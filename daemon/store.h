@@ -59,6 +59,8 @@ struct store_options {
 	 * NULL. */
 	void (*broken)(void *data);
 	void (*mended)(void *data); /* writes that failed go through again. May be NULL. */
+	/* store_open checks or rescues what may take long: about once a second, for as long as that goes on. May be NULL. */
+	void (*waits)(void *data);
 	void *changed_data;
 };
 

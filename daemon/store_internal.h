@@ -23,6 +23,7 @@
 
 #include "daemon/directory.h"
 #include "daemon/record.h"
+#include "daemon/salvage.h"
 
 enum { STORE_NAME_KINDS = 3, STORE_DAMAGED_SEEN = 256, STORE_JOB_IDS = 64 };
 
@@ -121,6 +122,7 @@ struct store {
 	void (*broken)(void *data);
 	void (*mended)(void *data);
 	void *changed_data;
+	struct salvage_waits waits;
 	MDB_dbi dbi; /* the same number in every environment */
 	pthread_t thread;
 	uint64_t clock_base, clock_since; /* what store_clock was, at which monotonic time */

@@ -2,6 +2,8 @@
 generation is answered as it was or refused. FLYTUNE_LONG=1 changes every bit of the header, and many others."""
 import os
 import random
+import signal
+import socket
 import struct
 
 import pytest
@@ -91,6 +93,47 @@ def test_a_job_goes_on_after_the_repair(tuned, runner):
     harness.until(lambda: tuned.log().count("ready version=") == 2, "it begins again")
     harness.until(lambda: tuned.path.exists() and tuned.lookup(m=11)["source"] == "tuned", "the job goes on")
     assert tuned.ctl("jobs", job).json["jobs"][0]["state"] == "done"
+
+
+LIVES = harness.BUILD / "tests/integration/lives.so"
+
+
+@pytest.mark.skipif(harness.INSTRUMENTED, reason="a sanitizer wants to be loaded first")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_between_two_lives_waits_for_the_second(tuned, number):
+    tuned.stop()
+    tuned.env = {"LD_PRELOAD": str(LIVES), "LIVES_SIGNAL": str(int(number))}
+    tuned.start()
+    uuid = tuned.status()["store"]
+    point_nowhere(tuned.state / "data.mdb")
+    tuned.ctl("pin", *shape(m=8), "--config", words(tuned.lookup(m=10)["config"]), check=False)
+    if number == signal.SIGHUP:
+        tuned.heard("configuration reloaded")
+        harness.until(lambda: served(tuned, uuid), "the store is repaired")
+        tuned.process.kill()  # the signal comes at its end as well
+        tuned.wait()
+    else:
+        assert tuned.wait() == 0
+        end = tuned.log().rindex("info: ready version=")
+        assert tuned.log().count("ready version=") == 3 and "stopping signal=15" in tuned.log()[end:]
+
+
+@pytest.mark.skipif(harness.INSTRUMENTED, reason="a sanitizer wants to be loaded first")
+def test_the_watchdog_is_fed_while_the_store_is_checked(tuned, tmp_path):
+    tuned.stop()
+    where = tuned.short / "notify"
+    tuned.env = {"LD_PRELOAD": str(LIVES), "LIVES_STOPS": "1"}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(where))
+        notify.settimeout(harness.DEADLINE)
+        tuned.spawn(where)
+        for _ in range(2):
+            assert notify.recv(4096) == b"WATCHDOG=1\nEXTEND_TIMEOUT_USEC=30000000"
+        [child] = tuned.runner_pids()
+        os.kill(child, signal.SIGCONT)
+        while b"READY=1" not in notify.recv(4096):
+            pass
+    assert tuned.lookup()["source"] == "tuned"
 
 
 def test_a_bit_changed_at_rest_is_no_fault_of_any_answer(tuned):

@@ -590,7 +590,7 @@ static void the_check_reads_the_list_of_free_pages_too(void **state)
 	memcpy(leaf + node + 8 + 8 + 8, &pages.main.root, 8);
 	save_file(path, data, length);
 	free(data);
-	assert_int_equal(salvage_check_in_child(fd, NULL, &check, NULL), 0);
+	assert_int_equal(salvage_check_in_child(fd, NULL, &(struct salvage_waits){0}, &check, NULL), 0);
 	assert_false(check.sound);
 	assert_non_null(strstr(check.reason, "both free and in use"));
 	close(fd);
