@@ -271,7 +271,10 @@ static void in_parallel(
 	struct parallel parallel = {
 	        .count = count, .until_ns = cpu->until_ns, .piece = piece, .context = context};
 	atomic_init(&parallel.next, 0);
-	ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), parallel_work, &parallel);
+	if (count > 1)
+		ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), parallel_work, &parallel);
+	else
+		parallel_work(&parallel, 0);
 	cpu->ended = cpu->ended || atomic_load(&parallel.ended);
 	note_work(cpu, began);
 }
