@@ -348,9 +348,11 @@ static void budget_passed(void *data)
 {
 	struct sweep *sweep = data;
 
-	if (sweep->phase == SWEEP_RUNS)
-		runner_kill(&sweep->slot->runner, RUNNER_LATE, "it did not end within the budget of %.3g s",
-		        (double)budget_of(sweep) / 1e9);
+	if (sweep->phase != SWEEP_RUNS)
+		return;
+	sweep->cuts++;
+	runner_kill(&sweep->slot->runner, RUNNER_LATE, "it did not end within the budget of %.3g s",
+	        (double)budget_of(sweep) / 1e9);
 }
 
 /* While the runner waits for others the clock stands still. */
@@ -1230,6 +1232,7 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	sweep->few = job->few;
 	sweep->checking = false;
 	sweep->cancelled = false;
+	sweep->cuts = 0;
 	sweep->unblamed = sweep->let_go = 0;
 	sweep->began_ns = sweep->wait_ns = sweep->spent_ns = 0;
 	sweep->busy = -1;
@@ -1283,6 +1286,11 @@ void sweep_runner_gone(
 	}
 	if (cause != RUNNER_ASKED) {
 		sweep->job->restarts++;
+		/* One config may hang; where one after another seems to, it is not theirs. */
+		if (sweep->cuts >= UNBLAMED_MAX) {
+			end(sweep, SWEEP_FAILED, why);
+			return;
+		}
 		if (sweep->phase == SWEEP_RUNS && sweep->busy >= 0) {
 			struct trial *trial = &sweep->trials->trial[sweep->busy];
 
