@@ -210,10 +210,17 @@ static bool may_answer(const struct session *session)
 	        (owed(session) == 0 || (owed(session) <= OUT_PAUSE && !is_over(session)));
 }
 
+/* Whether what it has of a message is worth to be held back for. A small one is not: who is in the middle of a question
+ * would pay for what the same user's other connections leave unread. */
+static bool has_half(const struct session *session)
+{
+	return !ft_inbox_idle(&session->inbox) && session->inbox.length > SESSION_SMALL;
+}
+
 static bool may_read(const struct session *session)
 {
 	return may_answer(session) && !session->finished && session->work == NULL && !session->unparsed &&
-	        (ft_inbox_idle(&session->inbox) || !is_over(session));
+	        (!has_half(session) || !is_over(session));
 }
 
 static bool has_work(const struct session *session)
@@ -251,7 +258,7 @@ static void rest(struct session *session)
 {
 	if (!may_answer(session))
 		leave_work(session);
-	hold(session, is_over(session) && (owed(session) > 0 || !ft_inbox_idle(&session->inbox)));
+	hold(session, is_over(session) && (owed(session) > 0 || has_half(session)));
 	poll_again(session);
 }
 

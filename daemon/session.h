@@ -29,6 +29,7 @@ enum {
 	        4096, /* replies that one session may be owed at once; one more request is busy */
 	SESSION_USER_WAITS = 65536,    /* and all sessions of a user */
 	SESSION_USER_BYTES = 32 << 20, /* of buffers, before a user is held back */
+	SESSION_SMALL = 2 << 10,       /* of half a message, which is read on all the same */
 	SESSION_BYTES = 256 << 20,     /* of all; above, each user is held back at a quarter of that */
 };
 

@@ -197,12 +197,16 @@ static void end(struct scene *scene)
 /* Of a question the bytes from one on, but for some at its end. */
 static size_t send_part(struct scene *scene, int which, const char *method, size_t from, size_t but)
 {
+	char padding[2 * SESSION_SMALL] = "";
 	struct ft_writer writer;
 	size_t length;
 
-	ft_writer_init_growing(&writer, 1024);
+	memset(padding, 'x', sizeof(padding) - 1);
+	ft_writer_init_growing(&writer, 8192);
 	ft_begin_request(&writer, 7, method);
-	ft_write_map(&writer, 0);
+	ft_write_map(&writer, 1);
+	ft_write_text(&writer, "padding");
+	ft_write_text(&writer, padding);
 	length = writer.length - from - but;
 	assert_int_equal(write(scene->client[which], writer.data + from, length), length);
 	ft_writer_free(&writer);
@@ -332,6 +336,25 @@ static void half_a_message_does_not_age_by_having_been_held(void **state)
 	end(scene);
 }
 
+static void a_small_question_is_read_on_whatever_its_user_has_unread(void **state)
+{
+	struct scene *scene = begin();
+	static const uint8_t some[] = {0x94, 0x00, 0x07, 0xa4, 'w', 'o'};
+	static const uint8_t rest[] = {'r', 'k', 0x80};
+
+	(void)state;
+	ask(scene, 1, "all");
+	may_be_done = true;
+	assert_int_equal(write(scene->client[0], some, sizeof(some)), sizeof(some));
+	settle(scene);
+	assert_null(scene->session[0]->held.list);
+	assert_int_equal(write(scene->client[0], rest, sizeof(rest)), sizeof(rest));
+	settle(scene);
+	assert_int_equal(done, 1);
+	assert_true(read_all(scene, 0) > 0);
+	end(scene);
+}
+
 static void assert_failure_for_memory(int client)
 {
 	char bytes[1024];
@@ -408,6 +431,7 @@ int main(void)
 	        cmocka_unit_test(what_a_work_has_is_its_users),
 	        cmocka_unit_test(who_hung_up_is_not_asked_what_it_is_owed),
 	        cmocka_unit_test(half_a_message_does_not_age_by_having_been_held),
+	        cmocka_unit_test(a_small_question_is_read_on_whatever_its_user_has_unread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
