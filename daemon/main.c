@@ -144,6 +144,9 @@ static void close_rest(void *data)
 		uv_close((uv_handle_t *)&daemon->signals[i], NULL);
 	uv_close((uv_handle_t *)&daemon->watchdog, NULL);
 	uv_close((uv_handle_t *)&daemon->log_timer, NULL);
+	/* A user database that does not answer holds up no end; a life that goes on needs its settings. */
+	if (daemon->reloads && !daemon->again)
+		uv_stop(&daemon->loop);
 }
 
 /* The store goes last: what the others still hand over is committed. */
@@ -768,6 +771,13 @@ static int live(struct daemon *daemon)
 	}
 	(void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
 	daemon->has_loop = false;
+	if (daemon->reloads) {
+		/* All is stored and closed. The thread that asks cannot be called back, and libuv's end waits for it. */
+		if (daemon->status == EXIT_SUCCESS)
+			log_line(&daemon->log, LOG_LEVEL_INFO, "stopped");
+		log_free(&daemon->log);
+		_exit(daemon->status);
+	}
 	status = uv_loop_close(&daemon->loop);
 	if (status != 0)
 		log_line(

@@ -125,6 +125,12 @@ def test_a_user_database_that_does_not_answer_holds_up_no_client(daemons, runner
     os.close(way)
     harness.until(lambda: GROUPS[0] in daemon.status()["access"], "the groups are known")
     harness.until(lambda: daemon.log().count("configuration reloaded") == 2, "what was asked meanwhile is done after it")
+    # Nor the daemon's end.
+    os.mkfifo(gate)
+    daemon.process.send_signal(signal.SIGHUP)
+    way = os.open(gate, os.O_WRONLY)
+    daemon.stop()
+    os.close(way)
 
 
 class Manager:
