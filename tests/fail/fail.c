@@ -203,7 +203,7 @@ static bool fails_on(enum kind kind, const char *call, const int *can_be, int fi
 		can_be = errors_of(file, can_be, of_socket);
 	while (known < ERRORS && can_be[known] != 0)
 		known++;
-	error = with_errno != 0 && kind == IO ? with_errno : can_be[variant % known];
+	error = with_errno != 0 && kind == IO ? with_errno : known > 0 ? can_be[variant % known] : EIO;
 	inside = true;
 	tell_hit(kind, number, call, error);
 	/* These say that the other side is gone: then it is. */
