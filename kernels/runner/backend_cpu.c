@@ -50,6 +50,7 @@ enum {
 	WINDOWS_MOST = 64,
 	STEAL_ROUGH = 10, /* percent of the processors that the host took away */
 	AUDIT_SHIFTS = 2,
+	LINE = 64,        /* bytes, of a cache */
 	SETTLE_LEAST = 8, /* launches in a window of which one more, before it, is not too many */
 };
 
@@ -57,6 +58,7 @@ static const uint64_t spread_ns = 1000000000; /* of the first rounds */
 static const uint64_t sample_ns = 1000000;    /* of one sample, at least */
 static const uint64_t patience_ns = 8000000;  /* spent on one that is disturbed, at most */
 static const uint64_t look_ns = 100000000;    /* spent on each size of the arrays, at most */
+static const uint64_t walk_ns = 100000000;    /* of that, on launches that only go through them once */
 static const uint64_t cools_ns = 10000000;    /* without work; then clocks have to be brought up again */
 
 /* One array of the problem: guards around m rows at the problem's stride. */
@@ -541,7 +543,7 @@ static int measure_extent(struct cpu *cpu, struct ft_error *error)
 {
 	const struct rmsnorm_problem *problem = &cpu->problem;
 	const size_t page = 4096;
-	const size_t line = 64;
+	const size_t line = LINE;
 	struct extent *extent = &cpu->extent;
 	size_t last;
 	extent->element = rmsnorm_dtype_size(problem->dtype);
@@ -1157,6 +1159,40 @@ static bool backend_is_late(const struct cpu *cpu, uint64_t more_ns)
 	return cpu->backend.deadline_ns != 0 && ft_monotonic_ns() + more_ns >= cpu->backend.deadline_ns;
 }
 
+/* What a launch would leave of the next pair in the caches. */
+static void touch_next(struct cpu *cpu)
+{
+	const char *in = timed_in(cpu, cpu->at);
+	const char *out = timed_out(cpu, cpu->at);
+	for (size_t i = 0; i < cpu->extent.slot; i += LINE) {
+		(void)*(const volatile char *)(in + i);
+		(void)*(const volatile char *)(out + i);
+	}
+	cpu->at += cpu->step;
+	while (cpu->at >= cpu->sets)
+		cpu->at -= cpu->sets;
+}
+
+/* Once through so many pairs, for caches to hold what that leaves in them. Nanoseconds a launch. Beside others, whose turn
+ * each launch may have to wait for, no longer than walk_ns: the rest is read. 0 if the deadline comes before. */
+static uint64_t walk(struct cpu *cpu, size_t index, size_t sets)
+{
+	enum { PART = 64 };
+	uint64_t spent = 0;
+	size_t done = 0;
+	while (done < sets && spent < walk_ns && !backend_is_late(cpu, 0)) {
+		size_t part = sets - done < PART ? sets - done : PART;
+		spent += time_batch(cpu, index, part);
+		done += part;
+	}
+	for (size_t i = done; i < sets; i++) {
+		if (i % PART == 0 && backend_is_late(cpu, 0))
+			return 0;
+		touch_next(cpu);
+	}
+	return done > 0 ? (spent + done - 1) / done : 0;
+}
+
 /* Picoseconds a launch in so many arrays, once caches hold what such a walk leaves in them; that of the quarter of windows
  * that others disturbed least. 0 if the deadline comes before they are made, or timed. */
 static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
@@ -1166,10 +1202,12 @@ static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
 	uint64_t spent = 0;
 	size_t count = 0;
 	use_sets(cpu, sets);
-	if (cpu->ended || backend_is_late(cpu, sets * time_batch(cpu, index, 1)))
+	if (cpu->ended)
 		return 0;
-	uint64_t once = time_batch(cpu, index, sets) / sets;
-	uint64_t launches = window_least_ns(cpu) / (once > 0 ? once : 1) + 1;
+	const uint64_t once = walk(cpu, index, sets);
+	if (once == 0)
+		return 0;
+	uint64_t launches = window_least_ns(cpu) / once + 1;
 	for (; count < WINDOWS && (count < LEAST || spent < look_ns / 4); count++) {
 		if (backend_is_late(cpu, launches * once))
 			return 0;

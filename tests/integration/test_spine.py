@@ -337,7 +337,7 @@ def test_tune_shows_a_line_a_trial(daemon):
 
 
 def test_the_real_sweep_in_the_middle_leaves_lookups_quick(daemons):
-    daemon = daemons(arguments=["--budget", "10"]).start()
+    daemon = daemons(arguments=["--budget", "30"]).start()
     with daemon.peer() as peer:
         job = peer.call("tune", kernel="rmsnorm", problem=problem(m=256))["job"]
         waiting = peer.ask("wait", job=job)
