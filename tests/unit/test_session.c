@@ -191,6 +191,7 @@ static void end(struct scene *scene)
 	turns_stop(&scene->turns);
 	settle(scene);
 	assert_int_equal(uv_loop_close(&scene->loop), 0);
+	log_free(&scene->log);
 	free(scene);
 }
 
