@@ -1059,14 +1059,19 @@ static void empty_work(void *context, uint32_t worker)
 	(void)worker;
 }
 
+static void next_pair(struct cpu *cpu)
+{
+	cpu->at += cpu->step;
+	while (cpu->at >= cpu->sets)
+		cpu->at -= cpu->sets;
+}
+
 static void next_launch(struct cpu *cpu, size_t index)
 {
 	cpu->launched = true;
 	cpu->audited = cpu->count;
 	launch(cpu, index, timed_in(cpu, cpu->at), timed_out(cpu, cpu->at), cpu->rows);
-	cpu->at += cpu->step;
-	while (cpu->at >= cpu->sets)
-		cpu->at -= cpu->sets;
+	next_pair(cpu);
 }
 
 static uint64_t time_batch(struct cpu *cpu, size_t index, uint64_t batch)
@@ -1168,9 +1173,7 @@ static void touch_next(struct cpu *cpu)
 		(void)*(const volatile char *)(in + i);
 		(void)*(const volatile char *)(out + i);
 	}
-	cpu->at += cpu->step;
-	while (cpu->at >= cpu->sets)
-		cpu->at -= cpu->sets;
+	next_pair(cpu);
 }
 
 /* Once through so many pairs, for caches to hold what that leaves in them. Nanoseconds a launch. Beside others, whose turn
