@@ -224,6 +224,19 @@ int store_read_meta(MDB_txn *txn, MDB_dbi dbi, struct record_meta *meta)
 	return rc;
 }
 
+int store_put_sealed(
+        MDB_txn *txn, MDB_dbi dbi, const struct record_key *key, struct ft_writer *value, unsigned flags)
+{
+	MDB_val at = store_value(key->data, key->length);
+	MDB_val data;
+
+	record_seal(value, key->data, key->length);
+	if (!ft_writer_ok(value))
+		return ENOMEM;
+	data = store_value(value->data, value->length);
+	return mdb_put(txn, dbi, &at, &data, flags);
+}
+
 int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta)
 {
 	int rc = 0;
@@ -232,16 +245,12 @@ int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta)
 		uint8_t buffer[256];
 		struct ft_writer writer;
 		struct record_key key;
-		MDB_val at, value;
 
 		record_key_meta(&key, copy);
 		ft_writer_init_fixed(&writer, buffer, sizeof(buffer));
 		record_start(&writer);
 		record_write_meta(&writer, meta);
-		record_seal(&writer, key.data, key.length);
-		at = store_value(key.data, key.length);
-		value = store_value(writer.data, writer.length);
-		rc = ft_writer_ok(&writer) ? mdb_put(txn, dbi, &at, &value, 0) : MDB_BAD_VALSIZE;
+		rc = store_put_sealed(txn, dbi, &key, &writer, 0);
 	}
 	return rc;
 }
@@ -281,16 +290,12 @@ int store_put_clock(MDB_txn *txn, const struct store *store)
 	uint8_t buffer[64];
 	struct ft_writer writer;
 	struct record_key key;
-	MDB_val at, value;
 
 	record_key_note(&key, CLOCK_NOTE);
 	ft_writer_init_fixed(&writer, buffer, sizeof(buffer));
 	record_start(&writer);
 	ft_write_uint(&writer, store_clock(store));
-	record_seal(&writer, key.data, key.length);
-	at = store_value(key.data, key.length);
-	value = store_value(writer.data, writer.length);
-	return mdb_put(txn, store->dbi, &at, &value, 0);
+	return store_put_sealed(txn, store->dbi, &key, &writer, 0);
 }
 
 int store_read_identity(MDB_txn *txn, MDB_dbi dbi, uint32_t device, uint32_t *identity)

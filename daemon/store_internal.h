@@ -234,6 +234,9 @@ void store_log(struct store *store, int level, const char *format, ...) __attrib
 void store_log_later(struct store *store, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* Seals the value and puts it; ENOMEM if it could not be written whole. */
+int store_put_sealed(
+        MDB_txn *txn, MDB_dbi dbi, const struct record_key *key, struct ft_writer *value, unsigned flags);
 int store_read_meta(MDB_txn *txn, MDB_dbi dbi, struct record_meta *meta);
 int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta);
 uint64_t store_used_bytes(MDB_txn *txn, MDB_dbi dbi);

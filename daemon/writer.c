@@ -37,18 +37,12 @@ static uint64_t take_generation(struct change *change, struct store_batch *batch
 static int put_sealed(
         struct change *change, const struct record_key *key, struct ft_writer *value, unsigned flags)
 {
-	MDB_val at = store_value(key->data, key->length);
-	MDB_val data;
-	int rc;
+	int rc = store_put_sealed(change->txn, change->store->dbi, key, value, flags);
 
-	record_seal(value, key->data, key->length);
-	if (!ft_writer_ok(value))
-		return ENOMEM;
-	data = store_value(value->data, value->length);
-	rc = mdb_put(change->txn, change->store->dbi, &at, &data, flags);
-	/* Taken again: a put that found the key gave out what stands there. */
 	if (rc == MDB_KEYEXIST) {
-		data = store_value(value->data, value->length);
+		MDB_val at = store_value(key->data, key->length);
+		MDB_val data = store_value(value->data, value->length);
+
 		rc = mdb_put(change->txn, change->store->dbi, &at, &data, 0);
 		return rc == 0 ? MDB_KEYEXIST : rc;
 	}
@@ -761,17 +755,13 @@ static int put_rehearsal(struct store *store, MDB_txn *txn, uint64_t bytes)
 		uint64_t left = bytes - (uint64_t)i * REHEARSAL_PIECE;
 		struct record_key key;
 		struct ft_writer value;
-		MDB_val at, data;
 
 		rehearsal_key(&key, i);
 		ft_writer_init_growing(&value, RECORD_TRIALS_LIMIT);
 		record_start(&value);
 		for (uint64_t byte = 0; byte < left && byte < REHEARSAL_PIECE; byte++)
 			ft_write_nil(&value);
-		record_seal(&value, key.data, key.length);
-		at = store_value(key.data, key.length);
-		data = store_value(value.data, value.length);
-		rc = ft_writer_ok(&value) ? mdb_put(txn, store->dbi, &at, &data, 0) : ENOMEM;
+		rc = store_put_sealed(txn, store->dbi, &key, &value, 0);
 		ft_writer_free(&value);
 	}
 	return rc;
