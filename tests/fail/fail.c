@@ -253,13 +253,17 @@ int posix_memalign(void **memory, size_t alignment, size_t size)
 
 /* ---- calls to the system ---- */
 
-/* Each asks the C library for the next function of its name. `fault` is what it returns then. */
+/* The C library's function of that name. */
+#define NEXT(type, name, parameters)                                                  \
+	static type(*next_##name) parameters;                                         \
+	__attribute__((constructor)) static void find_##name(void)                    \
+	{                                                                             \
+		next_##name = (type(*) parameters)(uintptr_t)dlsym(RTLD_NEXT, #name); \
+	}
+
+/* `fault` is what it returns where it fails. */
 #define CALL(type, fault, name, parameters, arguments, ...)                              \
-	static type(*next_##name) parameters;                                            \
-	__attribute__((constructor)) static void find_##name(void)                       \
-	{                                                                                \
-		next_##name = (type(*) parameters)(uintptr_t)dlsym(RTLD_NEXT, #name);    \
-	}                                                                                \
+	NEXT(type, name, parameters)                                                     \
 	type name parameters                                                             \
 	{                                                                                \
 		static errors can_be = {__VA_ARGS__};                                    \
@@ -271,11 +275,7 @@ int posix_memalign(void **memory, size_t alignment, size_t size)
 
 /* The same for what reads (or writes) `file`. */
 #define MOVE(type, of_socket, name, parameters, arguments, ...)                                   \
-	static type(*next_##name) parameters;                                                     \
-	__attribute__((constructor)) static void find_##name(void)                                \
-	{                                                                                         \
-		next_##name = (type(*) parameters)(uintptr_t)dlsym(RTLD_NEXT, #name);             \
-	}                                                                                         \
+	NEXT(type, name, parameters)                                                              \
 	type name parameters                                                                      \
 	{                                                                                         \
 		static errors can_be = {__VA_ARGS__};                                             \
