@@ -771,13 +771,8 @@ static int live(struct daemon *daemon)
 	}
 	(void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
 	daemon->has_loop = false;
-	if (daemon->reloads) {
-		/* All is stored and closed. The thread that asks cannot be called back, and libuv's end waits for it. */
-		if (daemon->status == EXIT_SUCCESS)
-			log_line(&daemon->log, LOG_LEVEL_INFO, "stopped");
-		log_free(&daemon->log);
-		_exit(daemon->status);
-	}
+	if (daemon->reloads)
+		return daemon->status;
 	status = uv_loop_close(&daemon->loop);
 	if (status != 0)
 		log_line(
@@ -842,6 +837,9 @@ static int run(int argc, char **argv)
 	if (status == EXIT_SUCCESS)
 		log_line(&daemon->log, LOG_LEVEL_INFO, "stopped");
 	log_free(&daemon->log);
+	/* All is stored and closed. The thread that asks cannot be called back, and libuv's end waits for it. */
+	if (daemon->reloads)
+		_exit(status);
 	free(daemon);
 	return status;
 }
