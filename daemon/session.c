@@ -214,7 +214,7 @@ static bool may_answer(const struct session *session)
  * would pay for what the same user's other connections leave unread. */
 static bool has_half(const struct session *session)
 {
-	return !ft_inbox_idle(&session->inbox) && session->inbox.length > SESSION_SMALL;
+	return session->inbox.length - session->inbox.start > SESSION_SMALL;
 }
 
 static bool may_read(const struct session *session)
