@@ -13,16 +13,10 @@ struct kept_event {
 
 void events_leave(struct events *events, struct session *session)
 {
-	if (!session->watching)
+	if (session->watching.list == NULL)
 		return;
-	if (session->previous_watcher != NULL)
-		session->previous_watcher->next_watcher = session->next_watcher;
-	else
-		events->first = session->next_watcher;
-	if (session->next_watcher != NULL)
-		session->next_watcher->previous_watcher = session->previous_watcher;
-	session->watching = false;
-	if (events->first == NULL)
+	list_leave(&session->watching);
+	if (events->watchers.first == NULL)
 		events_forget(events);
 }
 
@@ -31,14 +25,9 @@ void events_join(struct events *events, struct session *session, uint64_t job)
 	session->watched_job = job;
 	session->watched_to = events->count;
 	session->missed = 0;
-	if (session->watching)
-		return;
-	session->watching = true;
-	session->previous_watcher = NULL;
-	session->next_watcher = events->first;
-	if (events->first != NULL)
-		events->first->previous_watcher = session;
-	events->first = session;
+	session->watching.data = session;
+	if (session->watching.list == NULL)
+		list_add(&events->watchers, &session->watching);
 }
 
 static bool concerns(const struct session *session, uint64_t job)
@@ -52,7 +41,9 @@ static void lose_oldest(struct events *events)
 {
 	struct kept_event **place = &events->kept[events->count % EVENTS_KEPT];
 
-	for (struct session *session = events->first; session != NULL; session = session->next_watcher) {
+	for (struct node *node = events->watchers.first; node != NULL; node = node->next) {
+		struct session *session = node->data;
+
 		if (session->watched_to + EVENTS_KEPT != events->count)
 			continue;
 		session->watched_to++;
@@ -67,7 +58,7 @@ void events_add(struct events *events, const struct ft_event *event)
 	struct kept_event **place = &events->kept[events->count % EVENTS_KEPT];
 	struct ft_writer writer;
 
-	if (events->first == NULL)
+	if (events->watchers.first == NULL)
 		return;
 	lose_oldest(events);
 	ft_writer_init_growing(&writer, ft_bounds_request.bytes);
@@ -82,7 +73,9 @@ void events_add(struct events *events, const struct ft_event *event)
 	}
 	ft_writer_free(&writer);
 	events->count++;
-	for (struct session *session = events->first; session != NULL; session = session->next_watcher) {
+	for (struct node *node = events->watchers.first; node != NULL; node = node->next) {
+		struct session *session = node->data;
+
 		if (!concerns(session, event->job)) {
 			session->watched_to += session->watched_to + 1 == events->count;
 			continue;
@@ -105,7 +98,7 @@ static void tell_missed(struct session *session)
 
 bool events_tell(const struct events *events, struct session *session)
 {
-	if (!session->watching)
+	if (session->watching.list == NULL)
 		return false;
 	while (session->watched_to < events->count && session->out.length < SESSION_TOLD) {
 		const struct kept_event *event = events->kept[session->watched_to % EVENTS_KEPT];

@@ -14,7 +14,7 @@ struct kept_event;
 struct events {
 	struct kept_event *kept[EVENTS_KEPT]; /* by number, modulo; none is kept while nobody watches */
 	uint64_t count;                       /* events so far */
-	struct session *first;
+	struct list watchers;
 };
 
 /* A session watches a job from now on, or all (0), instead of what it watched before. And no more, if it did. */

@@ -332,7 +332,7 @@ static bool is_over_with(const struct session *session)
 {
 	return session->ending ||
 	        (session->finished && session->pending_count == 0 && !session->unparsed &&
-	                session->work == NULL && !session->watching && !session->subscribed);
+	                session->work == NULL && session->watching.list == NULL && !session->subscribed);
 }
 
 static void flush(struct session *session)

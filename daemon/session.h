@@ -111,16 +111,15 @@ struct session {
 	bool ending;   /* closes when what is owed is written */
 	bool finished; /* the client asks nothing more, and may still read */
 	bool closing;
-	bool greeted; /* said hello */
-	bool keeps;   /* keeps answers, or is told of changed ones: it need not ask to rely on them */
-	bool placed;  /* has one of the places of its user; the server's */
-	bool watching;
+	bool greeted;         /* said hello */
+	bool keeps;           /* keeps answers, or is told of changed ones: it need not ask to rely on them */
+	bool placed;          /* has one of the places of its user; the server's */
+	struct node watching; /* among those who watch */
 	bool subscribed;      /* stays for what it is told of */
 	uint64_t watched_job; /* 0: all */
 	uint64_t watched_to;  /* events before this one were told, or lost */
 	uint64_t missed;      /* of the lost ones, those that it watches and was not told of having missed */
-	struct session *next_watcher, *previous_watcher;
-	unsigned partial; /* looks at half a message that waits for its rest, plus one; 0: none waits */
+	unsigned partial;     /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;
 	struct list again;             /* requests whose device was heard; the requests' to free */
 	struct awaited *awaited;       /* jobs whose end it waits for; the requests' to free */
