@@ -393,7 +393,7 @@ struct end {
 
 /* One connection that waits for the end of a job, with all the requests that asked for it. */
 struct awaited {
-	struct awaited *next, **link;
+	struct node node;
 	struct requests *requests;
 	struct session *session;
 	uint64_t job;
@@ -440,25 +440,9 @@ static struct end *end_of(
 	return end;
 }
 
-static void awaited_add(struct awaited **list, struct awaited *awaited)
-{
-	awaited->next = *list;
-	awaited->link = list;
-	if (*list != NULL)
-		(*list)->link = &awaited->next;
-	*list = awaited;
-}
-
-static void awaited_unlink(const struct awaited *awaited)
-{
-	*awaited->link = awaited->next;
-	if (awaited->next != NULL)
-		awaited->next->link = awaited->link;
-}
-
-/* One that is in no list. */
 static void awaited_free(struct awaited *awaited)
 {
+	list_leave(&awaited->node);
 	if (awaited->wait != NULL)
 		queue_leave(awaited->wait);
 	end_free(awaited->end);
@@ -466,14 +450,14 @@ static void awaited_free(struct awaited *awaited)
 	free(awaited);
 }
 
-static void awaited_drop_first(struct awaited **list)
+static void awaited_free_all(const struct list *list)
 {
-	struct awaited *first = *list;
+	struct node *next;
 
-	*list = first->next;
-	if (*list != NULL)
-		(*list)->link = list;
-	awaited_free(first);
+	for (struct node *node = list->first; node != NULL; node = next) {
+		next = node->next;
+		awaited_free(node->data);
+	}
 }
 
 static void job_ended(void *data, const struct ft_job *job, const struct ft_error *error)
@@ -483,8 +467,8 @@ static void job_ended(void *data, const struct ft_job *job, const struct ft_erro
 
 	awaited->wait = NULL;
 	awaited->end = end_of(awaited->requests, awaited->job, job, error);
-	awaited_unlink(awaited);
-	awaited_add(&session->ended, awaited);
+	list_leave(&awaited->node);
+	list_add(&session->ended, &awaited->node);
 	session->due = true;
 	session_wake(session);
 }
@@ -492,13 +476,16 @@ static void job_ended(void *data, const struct ft_job *job, const struct ft_erro
 /* Tells of jobs that ended. True if there is more to tell. */
 static bool tell_ended(struct session *session)
 {
-	while (session->ended != NULL && session->out.length < SESSION_TOLD) {
-		struct awaited *awaited = session->ended;
+	struct node *node = session->ended.first;
+
+	while (node != NULL && session->out.length < SESSION_TOLD) {
+		struct awaited *awaited = node->data;
 		const struct end *end = awaited->end;
 		struct ft_error error;
 
 		if (awaited->told == awaited->count) {
-			awaited_drop_first(&session->ended);
+			node = node->next;
+			awaited_free(awaited);
 			continue;
 		}
 		if (end == NULL) {
@@ -515,7 +502,7 @@ static bool tell_ended(struct session *session)
 		if (session_spent(session, 1))
 			break;
 	}
-	return session->ended != NULL;
+	return node != NULL;
 }
 
 bool requests_owed(struct requests *requests, struct session *session)
@@ -560,11 +547,13 @@ static bool read_job_request(const struct requests *requests, struct session *se
 
 static struct awaited *find_awaited(const struct session *session, uint64_t job, bool cancel)
 {
-	struct awaited *awaited = session->awaited;
+	for (struct node *node = session->awaited.first; node != NULL; node = node->next) {
+		struct awaited *awaited = node->data;
 
-	while (awaited != NULL && (awaited->job != job || awaited->cancel != cancel))
-		awaited = awaited->next;
-	return awaited;
+		if (awaited->job == job && awaited->cancel == cancel)
+			return awaited;
+	}
+	return NULL;
 }
 
 static int add_id(struct awaited *awaited, uint64_t id, struct ft_error *error)
@@ -598,7 +587,8 @@ static int await_job(struct requests *requests, struct session *session, uint64_
 	awaited->session = session;
 	awaited->job = job;
 	awaited->cancel = cancel;
-	awaited_add(&session->awaited, awaited);
+	awaited->node.data = awaited;
+	list_add(&session->awaited, &awaited->node);
 	status = add_id(awaited, id, error);
 	if (status == 0 && cancel)
 		status = queue_cancel(requests->queue, job, job_ended, awaited, &awaited->wait, error);
@@ -607,10 +597,8 @@ static int await_job(struct requests *requests, struct session *session, uint64_
 	if (status == 0 && cancel)
 		log_line(requests->log, LOG_LEVEL_NOTICE, "audit cancel uid=%u pid=%" PRId64 " job=%" PRIu64,
 		        session->user, session->process, job);
-	if (status != 0) {
-		awaited_unlink(awaited);
+	if (status != 0)
 		awaited_free(awaited);
-	}
 	return status;
 }
 
@@ -824,10 +812,8 @@ void requests_session_closed(struct requests *requests, struct session *session)
 	subscriptions_left(&requests->subscriptions, session);
 	transfer_free(session->transfer);
 	session->transfer = NULL;
-	while (session->awaited != NULL)
-		awaited_drop_first(&session->awaited);
-	while (session->ended != NULL)
-		awaited_drop_first(&session->ended);
+	awaited_free_all(&session->awaited);
+	awaited_free_all(&session->ended);
 	drop_parked(requests, &session->again, session);
 	if (session->turn.user->parked > 0)
 		drop_parked(requests, &requests->parked, session);

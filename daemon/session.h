@@ -19,7 +19,6 @@
 #include "proto/messages.h"
 
 struct session;
-struct awaited;
 struct subscriber;
 struct transfer;
 
@@ -122,8 +121,8 @@ struct session {
 	unsigned partial;     /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;
 	struct list again;             /* requests whose device was heard; the requests' to free */
-	struct awaited *awaited;       /* jobs whose end it waits for; the requests' to free */
-	struct awaited *ended;         /* those of them that have */
+	struct list awaited;           /* jobs whose end it waits for; the requests' to free */
+	struct list ended;             /* those of them that have */
 	struct transfer *transfer;     /* an import under way; the requests' to free */
 	struct subscriber *subscriber; /* NULL: it subscribed to nothing; the requests' to free */
 	uint32_t pending_count;
