@@ -99,7 +99,8 @@ def test_the_queue_is_bounded_and_says_what_it_dropped(daemons, runner):
     assert order(daemon)[0] == 77
 
 
-def test_a_tune_by_hand_is_not_kept_waiting(daemons, runner):
+def making_way(daemons, runner):
+    """A background sweep of m=64, held at a gate, that makes way for a tune of m=8 by hand."""
     gate = runner.gate("round")
     runner.write(f"at round 2 once gate {gate}")
     daemon = start(daemons(runner, arguments=ALWAYS))
@@ -108,6 +109,11 @@ def test_a_tune_by_hand_is_not_kept_waiting(daemons, runner):
     gate.arrived()
     hand = daemon.ctl_start("tune", *shape(m=8))
     daemon.heard("makes way")
+    return daemon, gate, hand
+
+
+def test_a_tune_by_hand_is_not_kept_waiting(daemons, runner):
+    daemon, gate, hand = making_way(daemons, runner)
     gate.release()
     assert hand.wait() == 0
     background, by_hand = jobs(daemon)
@@ -121,14 +127,7 @@ def test_a_tune_by_hand_is_not_kept_waiting(daemons, runner):
 
 
 def test_who_cancels_a_sweep_that_makes_way_need_not_wait_for_its_end(daemons, runner):
-    gate = runner.gate("round")
-    runner.write(f"at round 2 once gate {gate}")
-    daemon = start(daemons(runner, arguments=ALWAYS))
-    with daemon.peer() as peer:
-        miss(peer, m=64)
-    gate.arrived()
-    hand = daemon.ctl_start("tune", *shape(m=8))
-    daemon.heard("makes way")
+    daemon, gate, hand = making_way(daemons, runner)
     number = jobs(daemon)[0]["job"]
     with daemon.peer() as peer:
         sessions = peer.call("status")["sessions"]

@@ -718,18 +718,26 @@ static void many_steps_of_collection(struct place *place)
 	}
 }
 
-static void a_clock_that_jumps_makes_no_history_old(void **state)
+/* Keeps one former answer of a problem, if it is old, where there are ten; `early` is the generation of the first. */
+static struct place *place_with_history(uint64_t *early)
 {
 	struct place *place = place_new();
-	uint64_t early;
 
-	(void)state;
 	place->limits.history_rows = 1;
 	place->limits.collect_commits = 1;
 	place_open(place);
-	early = put_winner(place, 1, 1, 1);
+	*early = put_winner(place, 1, 1, 1);
 	for (int64_t i = 2; i <= 10; i++)
 		put_winner(place, 1, 1, i);
+	return place;
+}
+
+static void a_clock_that_jumps_makes_no_history_old(void **state)
+{
+	uint64_t early;
+	struct place *place = place_with_history(&early);
+
+	(void)state;
 	for (int life = 0; life < 3; life++) {
 		/* A year ahead for a while, and with a start in it; then two years back. */
 		ahead_s[0] = life < 2 ? 365 * day_s : -365 * day_s;
@@ -749,16 +757,10 @@ static void a_clock_that_jumps_makes_no_history_old(void **state)
 
 static void history_grows_old_while_daemons_run_and_over_restarts(void **state)
 {
-	struct place *place = place_new();
 	uint64_t early;
+	struct place *place = place_with_history(&early);
 
 	(void)state;
-	place->limits.history_rows = 1;
-	place->limits.collect_commits = 1;
-	place_open(place);
-	early = put_winner(place, 1, 1, 1);
-	for (int64_t i = 2; i <= 10; i++)
-		put_winner(place, 1, 1, i);
 	ahead_s[1] = 50 * day_s;
 	many_steps_of_collection(place);
 	assert_int_equal(get_winner(place, 1, 1, early), 1);
