@@ -321,10 +321,11 @@ struct lookups {
 static bool answer_some(struct requests *requests, struct session *session, struct ft_cursor *left,
         uint32_t *count, struct ft_writer *writer)
 {
+	uint64_t now_ns = loop_ns(session);
 	struct ft_view question;
 
 	while (*count > 0 && ft_read_view(left, &question)) {
-		unsigned weight = answer_one_of_many(requests, question, loop_ns(session), writer);
+		unsigned weight = answer_one_of_many(requests, question, now_ns, writer);
 
 		(*count)--;
 		if (requests->too_early || *count == 0)
