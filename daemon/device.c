@@ -330,7 +330,8 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 
 	if (device->kernel_count == DEVICE_KERNELS_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE, "more than %d kernels", DEVICE_KERNELS_MAX);
-	*kernel = (struct device_kernel){.fallback = said->fallback};
+	memset(kernel, 0, sizeof(*kernel)); /* too large to be made on the stack */
+	kernel->fallback = said->fallback;
 	if (ft_schema_read(said, &kernel->schema, error) != 0)
 		return -1;
 	kernel->built_in = ft_kernel_find(said->name);
@@ -364,6 +365,7 @@ static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_r
 {
 	struct devices *devices = slot->devices;
 	struct ft_cursor kernels = ft_cursor_of(hello->kernels.data, hello->kernels.length);
+	struct ft_runner_kernel *kernel = NULL;
 	struct device *device;
 	uint32_t count;
 
@@ -394,21 +396,28 @@ static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_r
 		(void)ft_fail_field(error, FT_E_BAD_REQUEST, "kernels", "no list", "a list");
 		goto fail;
 	}
+	kernel = malloc(sizeof(*kernel));
+	if (kernel == NULL) {
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for a kernel");
+		goto fail;
+	}
 	for (uint32_t i = 0; i < count; i++) {
-		struct ft_runner_kernel kernel;
 		struct ft_view view;
 
 		if (!ft_read_view(&kernels, &view)) {
 			(void)ft_fail_field(error, FT_E_BAD_REQUEST, "kernels", "cut short", "a list");
 			goto fail;
 		}
-		if (ft_decode(&ft_runner_kernel_message, view, &kernel, error) != 0 ||
-		        adopt_kernel(slot, device, hello, &kernel, batch, error) != 0)
+		if (ft_decode(&ft_runner_kernel_message, view, kernel, error) != 0 ||
+		        adopt_kernel(slot, device, hello, kernel, batch, error) != 0)
 			goto fail;
 	}
-	if (insert_device(devices, device, error) == 0)
+	if (insert_device(devices, device, error) == 0) {
+		free(kernel);
 		return 0;
+	}
 fail:
+	free(kernel);
 	free(device);
 	return -1;
 }

@@ -23,7 +23,7 @@ struct standing {
 	uint32_t anything; /* subscriptions->anything: one whose key is not known has only that */
 };
 
-enum { UNPLACED = UINT32_MAX };
+static const uint32_t unplaced = UINT32_MAX;
 
 struct subscriber {
 	struct session *session;
@@ -57,7 +57,7 @@ static uint64_t answer_place(struct subscriptions *subscriptions, const struct p
 	if (ft_decode(&ft_lookup_request_message, (struct ft_view){place->question, place->length}, &request,
 	            &error) != 0 ||
 	        requests_look_up(requests, &request, &source, known, &error) != 0) {
-		standing->stripe = UNPLACED;
+		standing->stripe = unplaced;
 		if (requests->too_early) { /* it becomes due when the device was heard */
 			requests->too_early = false;
 			return place->digest;
@@ -118,7 +118,7 @@ static bool stands(const struct subscriptions *subscriptions, const struct stand
 {
 	if (standing->version == 0 || standing->anything != subscriptions->anything)
 		return false;
-	return standing->stripe == UNPLACED ||
+	return standing->stripe == unplaced ||
 	        standing->version == board_version(subscriptions->requests->board, standing->stripe);
 }
 
@@ -324,7 +324,7 @@ static int keep_places(struct adding *adding, struct session *session, struct ft
 	if (subscriber == NULL || !make_room(subscriber, adding->read))
 		return ft_fail(error, FT_E_MEMORY, "no memory for a subscription");
 	for (uint32_t i = 0; i < adding->read; i++) {
-		subscriber->standing[subscriber->count] = (struct standing){.stripe = UNPLACED};
+		subscriber->standing[subscriber->count] = (struct standing){.stripe = unplaced};
 		subscriber->place[subscriber->count++] = adding->place[i];
 	}
 	subscriptions->count += adding->read;

@@ -442,7 +442,7 @@ static mode_t mode_of(int flags, va_list arguments)
 
 static errors open_errors = {EMFILE, EIO, ENOMEM, ENFILE};
 
-#define OPEN(name, at, parameters, ...)                                                                      \
+#define OPEN(name, at, parameters)                                                                           \
 	int name parameters                                                                                  \
 	{                                                                                                    \
 		va_list arguments;                                                                           \

@@ -385,8 +385,10 @@ EXPORT int cuDriverGetVersion(int *version)
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device)
 {
+	static int primary;
+
 	(void)device;
-	*context = &context;
+	*context = &primary;
 	return OK;
 }
 
