@@ -15,16 +15,16 @@
 #include "daemon/lock.h"
 #include "daemon/ready.h"
 #include "daemon/timer.h"
+#include "proto/clock.h"
 
 enum {
 	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to tell the one too many why */
 	PARTIAL_MAX_MS = 30000,    /* from the first bytes of a message to its last */
 	SWEEP_MS = 5000,
-	ACCEPTED_AT_ONCE = 8, /* before those that are in have their turn again */
-	BREATH_MS = 500,      /* after nothing could be accepted */
-	LEAVE_MS = 3000,      /* for the last answers to be read */
-	CROWD = 64,           /* sessions, before it matters what they leave behind */
-	THRIFT_MS = 200,      /* after the last of those who leave together */
+	BREATH_MS = 500, /* after nothing could be accepted */
+	LEAVE_MS = 3000, /* for the last answers to be read */
+	CROWD = 64,      /* sessions, before it matters what they leave behind */
+	THRIFT_MS = 200, /* after the last of those who leave together */
 	LOCK_SIZE = sizeof(((struct options *)NULL)->socket) + sizeof(".lock"),
 };
 
@@ -261,10 +261,11 @@ static bool refuse_one(struct server *server, int failure)
 static void ready_to_accept(uv_poll_t *poll, int status, int events)
 {
 	struct server *server = poll->data;
+	uint64_t until_ns = ft_monotonic_ns() + turns_quantum_ns(&server->turns);
 
 	(void)status;
 	(void)events;
-	for (int i = 0; i < ACCEPTED_AT_ONCE; i++) {
+	do {
 		int descriptor = accept_one(server);
 
 		if (descriptor >= 0) {
@@ -276,7 +277,7 @@ static void ready_to_accept(uv_poll_t *poll, int status, int events)
 			timer_start(&server->breath, breathed, BREATH_MS);
 			return;
 		}
-	}
+	} while (ft_monotonic_ns() < until_ns);
 }
 
 /* ---- the socket ---- */

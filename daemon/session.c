@@ -168,7 +168,6 @@ static void handle_closed(uv_handle_t *handle)
 	turns_leave(session->common->turns, session->turn.user);
 	ft_inbox_free(&session->inbox);
 	ft_writer_free(&session->out);
-	(void)close(session->descriptor);
 	free(session);
 }
 
@@ -181,6 +180,9 @@ void session_close(struct session *session)
 	list_leave(&session->held);
 	list_leave(&session->later);
 	uv_close((uv_handle_t *)&session->poll, handle_closed);
+	/* Now, since it takes long where much was not read, and this turn is its user's. */
+	(void)close(session->descriptor);
+	session->descriptor = -1;
 }
 
 void session_finish(struct session *session)
@@ -293,7 +295,7 @@ bool session_look(struct session *session)
 	session->weight = 0;
 	now_ns = ft_monotonic_ns();
 	if (session->until_ns == 0)
-		session->until_ns = now_ns + TURNS_QUANTUM_NS;
+		session->until_ns = now_ns + turns_quantum_ns(session->common->turns);
 	return now_ns >= session->until_ns;
 }
 

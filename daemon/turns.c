@@ -140,15 +140,27 @@ static void serve_fairly(struct turns *turns, uint64_t for_ns)
 	}
 }
 
+static bool is_alone(const struct turns *turns)
+{
+	return turns->users.first != NULL && turns->users.first->next == NULL;
+}
+
+uint64_t turns_quantum_ns(const struct turns *turns)
+{
+	return is_alone(turns) ? TURNS_ALONE_QUANTUM_NS : TURNS_QUANTUM_NS;
+}
+
 void turns_serve(struct turns *turns)
 {
+	uint64_t for_ns = is_alone(turns) ? TURNS_ALONE_SERVED_NS : TURNS_SERVED_NS;
+
 	/* Where only one waits there is nobody to be fair to, and a look at the clock is a tenth of a lookup. */
 	if (turns->waiting == 1) {
 		(void)serve_one(turns);
 		if (turns->waiting > 0)
-			serve_fairly(turns, TURNS_SERVED_NS - TURNS_QUANTUM_NS);
+			serve_fairly(turns, for_ns - turns_quantum_ns(turns));
 	} else if (turns->waiting > 0) {
-		serve_fairly(turns, TURNS_SERVED_NS);
+		serve_fairly(turns, for_ns);
 	}
 	idle(turns, turns->waiting > 0);
 }

@@ -18,10 +18,14 @@
 
 #include "daemon/list.h"
 
+/* What one turn takes, in which who does several things looks at the clock between them; and for how long turns are served
+ * before the sockets are looked at again. Where there are several users, the question of one waits for this much of another's
+ * work, and would not wait at all for another process of the same priority. */
 enum {
-	TURNS_QUANTUM_NS =
-	        50000, /* of one turn; who does several things in one looks at the clock between them */
-	TURNS_SERVED_NS = 100000, /* before the sockets are looked at again */
+	TURNS_QUANTUM_NS = 20000,
+	TURNS_SERVED_NS = 25000,
+	TURNS_ALONE_QUANTUM_NS = 50000,
+	TURNS_ALONE_SERVED_NS = 100000,
 };
 
 /* What one user has, over all connections. There from the first to the last of them. */
@@ -75,7 +79,10 @@ void turns_add(struct turns *turns, struct turn *turn);
 void turns_wake(struct turns *turns, struct turn *turn);
 void turns_remove(struct turns *turns, struct turn *turn);
 
-/* Serves for TURNS_SERVED_NS, or until nothing waits. Called by the loop. */
+/* How long a turn may take now. */
+uint64_t turns_quantum_ns(const struct turns *turns);
+
+/* Serves for so long as is fair, or until nothing waits. Called by the loop. */
 void turns_serve(struct turns *turns);
 
 #endif
