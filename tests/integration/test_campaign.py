@@ -1,5 +1,6 @@
 """Every call fails once, in a sample: points of each program that a seed chose. campaign.py tells what must hold, and
 tests/fail/campaign tries them all. FLYTUNE_SEED=WORD asks for the points of a run that failed."""
+import collections
 import random
 
 import pytest
@@ -11,15 +12,21 @@ from campaign import Point
 pytestmark = pytest.mark.skipif(harness.INSTRUMENTED, reason="a sanitizer and valgrind have allocators of their own")
 
 SEED = campaign.seed()
+TRIES = 6  # for each point that is to be met
 
 
 def try_some(folder, program, most):
-    """So many points of a program; says what became of them."""
+    """So many points of a program; says what became of them. A life may end before its point is met: how many calls one makes is up
+    to the machine, too."""
     chance = random.Random(f"{SEED} {program.name}")
     print(f"FLYTUNE_SEED={SEED} {program.name}")
-    words = [program.live(folder, point) for point in campaign.sample(chance, program.calls(folder), most)]
-    print({word: words.count(word) for word in set(words)})
-    assert len(words) - words.count("not met") >= len(words) // 2
+    points = campaign.sample(chance, program.calls(folder), TRIES * most)
+    chance.shuffle(points)
+    words = collections.Counter()
+    while points and words.total() - words["not met"] < most:
+        words[program.live(folder, points.pop())] += 1
+    print(dict(words))
+    assert 2 * (words.total() - words["not met"]) >= min(most, words.total())
 
 
 @pytest.mark.parametrize("part", range(2))
