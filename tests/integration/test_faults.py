@@ -55,7 +55,7 @@ class Lookups:
         if self.fault:
             raise self.fault
         assert self.count > 0
-        assert harness.INSTRUMENTED or self.worst < 1.0, f"a lookup took {self.worst} s"
+        assert harness.INSTRUMENTED or self.worst < 5.0, f"a lookup took {self.worst} s"
 
 
 def tune_and_wait(daemon):
