@@ -20,6 +20,8 @@ TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FLYTUNE_BUILD", TOP / "build")).resolve()
 PATIENCE = float(os.environ.get("FLYTUNE_PATIENCE", "1"))
 DEADLINE = 60 * PATIENCE
+# Seconds of a sweep by the real CPU runner: it verifies the default in it, also beside a load on every core.
+BUDGET = round(20 * PATIENCE)
 # Put before the daemon's command line: valgrind and its options.
 WRAP = os.environ.get("FLYTUNE_WRAP", "").split()
 # Timing and memory figures mean nothing in an instrumented program.

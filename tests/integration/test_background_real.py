@@ -7,12 +7,12 @@ import sys
 import pytest
 
 import harness
-from harness import BUILD, PATIENCE, problem, shape, until
+from harness import BUDGET, BUILD, PATIENCE, problem, shape, until
 
 CORES = sorted(os.sched_getaffinity(0))
-ALWAYS = ["--background", "always", "--background-wait", "0.05", "--budget", "20"]
+ALWAYS = ["--background", "always", "--background-wait", "0.05", "--budget", BUDGET]
 # Asks before each sweep how busy the device is, and takes any answer.
-IDLE = ["--background", "idle", "--background-load", "100", "--background-wait", "0.05", "--budget", "20"]
+IDLE = ["--background", "idle", "--background-load", "100", "--background-wait", "0.05", "--budget", BUDGET]
 SHAPES = [{"m": m, "n": 1024} for m in (1, 16, 128)]
 # A sweep takes a second or two, its whole budget beside a load, and is repeated once where it was disturbed.
 SWEPT = 240 * PATIENCE

@@ -135,7 +135,7 @@ def units(daemon):
 @needs_two_cores
 def test_results_of_all_cores_are_not_served_on_one(daemons):
     daemon = daemons().start()
-    tuned, = daemon.tune("--budget", 20, **SMALL)
+    tuned, = daemon.tune("--budget", harness.BUDGET, **SMALL)
     assert tuned["source"] == "tuned" and units(daemon) == len(affinity())
     token = daemon.status()["token"]
     daemon.stop()
@@ -159,7 +159,7 @@ def test_results_of_all_cores_are_not_served_on_one(daemons):
 @needs_two_cores
 def test_a_running_daemon_that_loses_a_core_serves_nothing_of_before(daemons):
     daemon = daemons().start()
-    tuned, = daemon.tune("--budget", 20, **SMALL)
+    tuned, = daemon.tune("--budget", harness.BUDGET, **SMALL)
     with daemon.peer() as peer:
         def ask():
             return peer.call("lookup", kernel="rmsnorm", problem=problem(**SMALL))
@@ -179,7 +179,7 @@ def test_a_running_daemon_that_loses_a_core_serves_nothing_of_before(daemons):
 def test_who_relies_on_answers_without_asking_is_told_that_the_device_changed(daemons):
     """Clients that keep answers, and those that subscribe, need not ask for the daemon to look."""
     daemon = daemons().start()
-    daemon.tune("--budget", 20, **SMALL)
+    daemon.tune("--budget", harness.BUDGET, **SMALL)
     with daemon.peer() as peer:
         peer.call("subscribe", lookups=[dict(kernel="rmsnorm", problem=problem(**SMALL))])
 
@@ -199,7 +199,7 @@ def test_who_relies_on_answers_without_asking_is_told_that_the_device_changed(da
 def test_answers_that_a_client_keeps_are_taken_back_when_the_device_changes(daemons):
     """Nobody asks the daemon for anything: the client answers by itself."""
     daemon = daemons().start()
-    daemon.tune("--budget", 20, m=1)
+    daemon.tune("--budget", harness.BUDGET, m=1)
     with harness.Asker(daemon.path) as asker:
         assert asker.lookup(1)[0] == "tuned"
         asked = daemon.status()["lookups"]["tuned"]
@@ -246,7 +246,7 @@ def test_results_without_a_quota_are_not_served_under_one(daemons):
     with control_group("cpu") as group:
         daemon = daemons(prefix=["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]).start()
         try:
-            daemon.tune("--budget", 20, **SMALL)
+            daemon.tune("--budget", harness.BUDGET, **SMALL)
             assert daemon.lookup(**SMALL)["source"] == "tuned"
             # While it runs, and by a part of a core that leaves the number of cores as it is.
             limit(group, 150)

@@ -252,7 +252,7 @@ def signals(pid, name):
 def test_whatever_signals_were_blocked_or_ignored_it_tunes_and_ends(daemons):
     daemon = daemons(prefix=[sys.executable, "-c", CARELESS]).start()
     assert not signals(daemon.pid, "SigBlk")
-    answer, = daemon.tune("--budget", "15", m=16, n=1024)
+    answer, = daemon.tune("--budget", harness.BUDGET, m=16, n=1024)
     assert answer["source"] == "tuned"
     runner, = daemon.runner_pids()
     assert not signals(runner, "SigBlk")

@@ -369,7 +369,7 @@ def test_64_kb_of_stack_are_enough(daemons, runner, tmp_path, real, may_raise):
     if os.geteuid() == 0 and not may_raise:
         prefix = ["setpriv", "--bounding-set=-sys_resource", "--", *prefix]
     # With an environment of 8 KB, which is a part of it.
-    daemon = daemons(None if real else runner, arguments=["--background", "always", "--budget", "30"], env={"FILLER": "x" * 8000},
+    daemon = daemons(None if real else runner, arguments=["--background", "always", "--budget", harness.BUDGET], env={"FILLER": "x" * 8000},
                      prefix=prefix).start()
     with daemon.peer() as peer:
         peer.call("watch")

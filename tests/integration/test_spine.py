@@ -14,7 +14,7 @@ M64 = problem(m=64)
 
 def test_a_real_sweep_is_decided_stored_and_served(daemons):
     """The real CPU runner, from tune to lookup, across a restart."""
-    daemon = daemons(arguments=["--budget", "30"]).start()
+    daemon = daemons(arguments=["--budget", harness.BUDGET]).start()
     tuned, = daemon.tune(m=16, n=1024)
     assert tuned["source"] == "tuned" and tuned["device"] == "cpu:0"
     assert tuned["time_us"] > 0 and tuned["default_time_us"] > 0 and tuned["sweep_s"] > 0
@@ -337,7 +337,7 @@ def test_tune_shows_a_line_a_trial(daemon):
 
 
 def test_the_real_sweep_in_the_middle_leaves_lookups_quick(daemons):
-    daemon = daemons(arguments=["--budget", "30"]).start()
+    daemon = daemons(arguments=["--budget", harness.BUDGET]).start()
     with daemon.peer() as peer:
         job = peer.call("tune", kernel="rmsnorm", problem=problem(m=256))["job"]
         waiting = peer.ask("wait", job=job)
