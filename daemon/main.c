@@ -12,12 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/check.h"
-#include "daemon/metrics.h"
-#include "daemon/notify.h"
-#include "daemon/stack.h"
-#include "daemon/timer.h"
-#include "daemon/urgency.h"
+#include "daemon/host/check.h"
+#include "daemon/methods/metrics.h"
+#include "daemon/host/notify.h"
+#include "daemon/host/stack.h"
+#include "daemon/host/timer.h"
+#include "daemon/host/priority.h"
 
 enum {
 	EXIT_BAD_USAGE = 2,

@@ -5,7 +5,7 @@
  * Problem i is rmsnorm of m = 1 + i % 1000 and n = 1024 + 8 * (i / 1000), bf16. */
 #include <uv.h>
 
-#include "daemon/store.h"
+#include "daemon/store/store.h"
 #include "tests/bench/bench.h"
 
 enum { BATCH = 5000, WIDTH = 1000 };

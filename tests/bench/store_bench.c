@@ -13,8 +13,8 @@
 
 #include <uv.h>
 
-#include "daemon/record.h"
-#include "daemon/store.h"
+#include "daemon/store/record.h"
+#include "daemon/store/store.h"
 
 enum { ROUNDS = 10, LOOKUPS = 100000, BATCH = 1000 };
 

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/config.h"
+#include "daemon/host/config.h"
 
 /* As operators see it: a terminal must not be steered by a file. */
 static void must_be_plain(const char *text)

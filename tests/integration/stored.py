@@ -1,4 +1,4 @@
-"""What a store holds, read without flytune and while no daemon runs, as daemon/STORE.md describes it."""
+"""What a store holds, read without flytune and while no daemon runs, as daemon/store/STORE.md describes it."""
 import msgpack
 
 STATUS = ("waiting", "wrong", "failed", "timeout", "same_code_as", "pruned")

@@ -206,7 +206,7 @@ def test_wishes_outlive_a_stop(daemons, runner):
 def test_wishes_that_were_stored_outlive_a_kill(daemons, runner):
     daemon = wished(daemons, runner)
     store, = daemon.state.glob("data.mdb")
-    until(lambda: b"Owishes" in store.read_bytes(), "they are written")  # daemon/STORE.md
+    until(lambda: b"Owishes" in store.read_bytes(), "they are written")  # daemon/store/STORE.md
     daemon.ctl("resume")  # answered after its commit, and so after theirs
     daemon.kill()
     granted(daemon, runner)

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 #include <uv.h>
 
-#include "daemon/store.h"
+#include "daemon/store/store.h"
 
 struct place {
 	char path[256];

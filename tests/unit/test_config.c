@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/config.h"
-#include "daemon/log.h"
+#include "daemon/host/config.h"
+#include "daemon/host/log.h"
 
 static char path[] = "/tmp/test_config.XXXXXX";
 

@@ -1,4 +1,4 @@
-#include "daemon/events.h"
+#include "daemon/server/events.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "daemon/job_state.h"
+#include "daemon/jobs/job_state.h"
 
 #include "check.h"
 

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/log.h"
+#include "daemon/host/log.h"
 #include "tests/unit/check.h"
 
 enum { READ_MAX = 1 << 20 };

@@ -1,7 +1,7 @@
 /* What a lookup answers of a neighbour's winner: what is remembered of one device is not taken for another's. */
 #include "tests/unit/store_help.h"
 
-#include "daemon/lookup.h"
+#include "daemon/answers/lookup.h"
 
 /* Subjects are made here, not asked for by name. */
 struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error)

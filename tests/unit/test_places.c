@@ -1,4 +1,4 @@
-#include "daemon/places.h"
+#include "daemon/server/client_limits.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/record.h"
+#include "daemon/store/record.h"
 
 static struct store_key key_of(uint8_t which, uint64_t ladder)
 {

@@ -6,9 +6,9 @@
 #include <signal.h>
 #include <sys/vfs.h>
 
-#include "daemon/pages.h"
-#include "daemon/record.h"
-#include "daemon/salvage.h"
+#include "daemon/store/repair/lmdb_file.h"
+#include "daemon/store/record.h"
+#include "daemon/store/repair/repair.h"
 
 /* ---- files ---- */
 

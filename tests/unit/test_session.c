@@ -1,4 +1,4 @@
-#include "daemon/session.h"
+#include "daemon/server/session.h"
 
 #include <stdlib.h>
 #include <string.h>

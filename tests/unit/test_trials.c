@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/trials.h"
+#include "daemon/store/trials.h"
 
 static void a_new_set_has_decided_nothing(void **state)
 {

@@ -1,4 +1,4 @@
-#include "daemon/turns.h"
+#include "daemon/server/turns.h"
 
 #include <stdlib.h>
 #include <time.h>

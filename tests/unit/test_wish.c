@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/wish.h"
+#include "daemon/jobs/candidate.h"
 #include "tests/unit/check.h"
 
 static struct wish wish_of(int64_t m, enum wish_cause cause, uint64_t asked)

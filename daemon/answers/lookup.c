@@ -1,0 +1,301 @@
+#include "daemon/answers/lookup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { NEAREST_LOOKED_AT = 16, NEAREST_FACTOR = 2 };
+
+const char *const lookup_source_words[LOOKUP_SOURCES] = {
+        [LOOKUP_PINNED] = "pinned",
+        [LOOKUP_TUNED] = "tuned",
+        [LOOKUP_IMPORTED] = "imported",
+        [LOOKUP_NEAREST] = "nearest",
+        [LOOKUP_DEFAULT] = "default",
+};
+
+int lookup_token(struct store *store, const char *token, uint64_t *generation, struct ft_error *error)
+{
+	const char *colon = strchr(token, ':');
+	const char *uuid = store_uuid(store);
+	char *end;
+	unsigned long long counter;
+
+	if (colon == NULL || (size_t)(colon - token) != strlen(uuid) ||
+	        strncmp(token, uuid, strlen(uuid)) != 0)
+		return ft_fail_field(
+		        error, FT_E_GENERATION, "generation", token, "a token of this store, UUID:COUNTER");
+	errno = 0;
+	counter = strtoull(colon + 1, &end, 10);
+	if (errno != 0 || end == colon + 1 || *end != '\0' || colon[1] == '-' || counter == 0)
+		return ft_fail_field(
+		        error, FT_E_GENERATION, "generation", token, "a token of this store, UUID:COUNTER");
+	if (counter > store_generation(store) || counter < store_history_floor(store))
+		return ft_fail(error, FT_E_GENERATION,
+		        "generation %llu is not kept: this store has %llu to %llu", counter,
+		        (unsigned long long)store_history_floor(store),
+		        (unsigned long long)store_generation(store));
+	*generation = counter;
+	return 0;
+}
+
+void lookup_times(const struct store_winner *winner, struct ft_answer *answer)
+{
+	answer->time_ns = (winner->time_ps + 500) / 1000;
+	answer->default_time_ns = (winner->default_time_ps + 500) / 1000;
+	answer->gain_least_ppm = winner->gain_least_ppm;
+	answer->unsettled = !winner->conclusive;
+	answer->tuned_at_ns = winner->tuned_at_ns;
+}
+
+static void take_winner(
+        const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
+{
+	answer->config = winner->config;
+	lookup_times(winner, answer);
+	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
+}
+
+const char *lookup_winner_reason(const struct store_winner *winner)
+{
+	if (winner->busy)
+		return winner->conclusive ? "measured while something else used the device"
+		                          : "not settled, and something else used the device";
+	return winner->conclusive ? "" : "the race ended before it was settled";
+}
+
+int lookup_known(struct store *store, const struct subject *subject, uint64_t generation,
+        struct store_answer *known, struct ft_error *error)
+{
+	int found = generation == 0 ? store_get_answer(store, &subject->key, known, error)
+	                            : store_get_answer_at(store, &subject->key, generation, known, error);
+
+	return found == 1 && !ft_problem_equal(&known->problem, &subject->problem) ? 0 : found;
+}
+
+static bool current(const struct subject *subject, const struct store_winner *winner)
+{
+	return winner->set && winner->identity == subject->kernel->identity && winner->identity != 0;
+}
+
+bool lookup_serves(const struct subject *subject, struct store_winner *winner)
+{
+	return current(subject, winner) && subject_takes(subject, &winner->config, NULL);
+}
+
+bool lookup_settled(const struct subject *subject, struct store_winner *winner)
+{
+	return lookup_serves(subject, winner) && winner->rule_revision == FT_RULE_REVISION &&
+	        winner->space_hash == subject_space_hash(subject);
+}
+
+int32_t lookup_served(struct store *store, const struct subject *subject, const struct trials *trials)
+{
+	struct store_answer known;
+	int32_t index = -1;
+
+	if (store_begin(store, NULL) != 0)
+		return -1;
+	if (lookup_known(store, subject, 0, &known, NULL) == 1 && lookup_serves(subject, &known.winner))
+		index = trials_find(trials, &known.winner.config);
+	store_end(store);
+	return index;
+}
+
+/* Whether a config of another size would be tried at this one. Making a space takes longer than all else of a lookup, so
+ * what came of it last is remembered, by a hash of all that it depends on but for kernel and device, whose it is. */
+static bool tries_here(const struct subject *subject, const struct ft_config *config)
+{
+	struct {
+		struct ft_problem_key problem;
+		int64_t value[FT_KNOBS_MAX];
+	} about;
+	uint64_t hash, *place;
+
+	memset(&about, 0, sizeof(about)); /* and what lies between its members */
+	about.problem = subject->key.problem;
+	for (uint32_t i = 0; i < config->count; i++)
+		about.value[i] = config->knob[i].value;
+	hash = XXH3_64bits(&about, sizeof(about)) & ~UINT64_C(1);
+	place = &subject->kernel->tried[hash / 2 % DEVICE_TRIED];
+	if ((*place & ~UINT64_C(1)) != hash || *place == 0)
+		*place = hash | subject_tries(subject, config);
+	return *place & 1;
+}
+
+struct near_search {
+	const struct subject *subject;
+	struct ft_answer *answer;
+	bool found;
+};
+
+/* Stops at the first neighbour that knows a config which is valid here as well. */
+static bool look_near(void *data, uint64_t ladder, const struct store_answer *known)
+{
+	struct near_search *search = data;
+	const struct subject *subject = search->subject;
+	struct ft_problem here = subject->problem;
+	struct store_winner winner = known->winner;
+	struct ft_config config;
+
+	/* The key has only a hash: the problem must be the same but for the ladder. */
+	if (ft_problem_set_number(&here, subject->kernel->schema.ladder, (int64_t)ladder, NULL) != 0 ||
+	        !ft_problem_equal(&here, &known->problem))
+		return true;
+	if (lookup_serves(subject, &winner)) {
+		if (tries_here(subject, &winner.config)) {
+			take_winner(subject->kernel, &winner, search->answer);
+			search->found = true;
+		}
+	} else if (known->import.set) {
+		config = known->import.config;
+		if (subject_takes(subject, &config, NULL) && tries_here(subject, &config)) {
+			search->answer->config = config;
+			search->answer->tuned_at_ns = known->import.at_ns;
+			search->found = true;
+		}
+	}
+	if (search->found) {
+		search->answer->tuned_m = ladder;
+		/* Times were measured at another size: they say nothing of this one. */
+		search->answer->time_ns = 0;
+		search->answer->default_time_ns = 0;
+		search->answer->gain_least_ppm = 0;
+	}
+	return !search->found;
+}
+
+static int answer_nearest(struct store *store, const struct subject *subject, uint64_t generation,
+        struct ft_answer *answer, bool *found, struct ft_error *error)
+{
+	struct near_search search = {.subject = subject, .answer = answer};
+	uint64_t here = subject->key.problem.ladder;
+	uint64_t high = here > UINT64_MAX / NEAREST_FACTOR ? UINT64_MAX : here * NEAREST_FACTOR;
+
+	if (subject->kernel->schema.ladder[0] != '\0' &&
+	        store_near_answers(store, &subject->key, here / NEAREST_FACTOR + here % NEAREST_FACTOR, high,
+	                NEAREST_LOOKED_AT, generation, look_near, &search, error) < 0)
+		return -1;
+	*found = search.found;
+	return 0;
+}
+
+int lookup_without_store(struct store *store, const struct subject *subject, struct ft_answer *answer,
+        enum lookup_source *source, struct ft_error *error)
+{
+	memset(answer, 0, sizeof(*answer));
+	memcpy(answer->kernel, subject->kernel->schema.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, subject->device->shown.id, sizeof(answer->device));
+	answer->problem = subject->problem;
+	answer->generation = store_generation(store);
+	answer->revision = subject->kernel->schema.revision;
+	*source = LOOKUP_DEFAULT;
+	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_DEFAULT]);
+	(void)snprintf(answer->reason, sizeof(answer->reason), "the store cannot be read");
+	return subject_standard(subject, &answer->config, error);
+}
+
+/* Whether the answers of that moment were those of today's device under today's software. An identity of 0: it was just
+ * heard for the first time, and that is not stored yet. */
+static int check_generation(
+        struct store *store, const struct subject *subject, uint64_t generation, struct ft_error *error)
+{
+	const struct device *device = subject->device;
+	uint32_t occupant = store_device_identity(store, device->place, generation);
+	uint32_t identity = store_device_identity(store, subject->kernel->subject, generation);
+
+	if (occupant != 0 && occupant != device->occupant)
+		return ft_fail(error, FT_E_GENERATION, "at generation %llu, %s was another device",
+		        (unsigned long long)generation, device->shown.id);
+	if (identity != 0 && identity != subject->kernel->identity)
+		return ft_fail(error, FT_E_GENERATION,
+		        "generation %llu was answered under another compiler, driver or kernel source",
+		        (unsigned long long)generation);
+	return 0;
+}
+
+int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
+        struct ft_answer *answer, enum lookup_source *source, struct ft_error *error)
+{
+	const char *reason = "no result yet";
+	struct store_answer known;
+	bool near = false;
+	int found = 0;
+
+	memset(answer, 0, sizeof(*answer));
+	memcpy(answer->kernel, subject->kernel->schema.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, subject->device->shown.id, sizeof(answer->device));
+	answer->problem = subject->problem;
+	answer->generation = generation != 0 ? generation : store_generation(store);
+	if (subject->kernel->id == 0 || subject->device->key == 0) {
+		reason = subject->device->state == DEVICE_PROBING ? "probing" : "no device";
+		answer->device[0] = '\0';
+		goto standard;
+	}
+	if (generation != 0 && check_generation(store, subject, generation, error) != 0)
+		return -1;
+	found = lookup_known(store, subject, generation, &known, error);
+	if (found < 0)
+		return -1;
+	if (found > 0 && known.pin.set) {
+		answer->config = known.pin.config;
+		if (subject_takes(subject, &answer->config, NULL)) {
+			*source = LOOKUP_PINNED;
+			answer->tuned_at_ns = known.pin.at_ns;
+			goto done;
+		}
+		reason = "pinned config is no longer in the space";
+	}
+	if (found > 0 && lookup_serves(subject, &known.winner)) {
+		take_winner(subject->kernel, &known.winner, answer);
+		*source = LOOKUP_TUNED;
+		reason = lookup_winner_reason(&known.winner);
+		goto finish;
+	}
+	if (found > 0 && current(subject, &known.winner))
+		reason = "winner is no longer in the space";
+	else if (found > 0 && known.winner.set)
+		reason = "stale: tuned under another compiler, driver or kernel source";
+	if (found > 0 && known.import.set) {
+		answer->config = known.import.config;
+		if (subject_takes(subject, &answer->config, NULL)) {
+			*source = LOOKUP_IMPORTED;
+			answer->time_ns = (known.import.time_ps + 500) / 1000;
+			answer->default_time_ns = (known.import.default_time_ps + 500) / 1000;
+			answer->gain_least_ppm = known.import.gain_least_ppm;
+			answer->unsettled = known.import.unsettled;
+			answer->tuned_at_ns = known.import.at_ns;
+			if (strcmp(known.import.identity, subject->kernel->identity_text) != 0)
+				reason = "measured under another identity";
+			else
+				reason = "";
+			goto finish;
+		}
+		reason = "imported config is not in the space";
+	}
+	answer->time_ns = answer->default_time_ns = answer->tuned_at_ns = answer->gain_least_ppm = 0;
+	answer->unsettled = false;
+	answer->identity[0] = '\0';
+	if (answer_nearest(store, subject, generation, answer, &near, error) != 0)
+		return -1;
+	if (near) {
+		*source = LOOKUP_NEAREST;
+		goto finish;
+	}
+standard:
+	*source = LOOKUP_DEFAULT;
+	if (subject_standard(subject, &answer->config, error) != 0)
+		return -1;
+	answer->revision = subject->kernel->schema.revision;
+	goto finish;
+done:
+	reason = "";
+finish:
+	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[*source]);
+	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", reason);
+	return 0;
+}

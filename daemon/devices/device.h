@@ -1,0 +1,142 @@
+/* The devices of this host as the daemon knows them, each with the runner that works it and the kernels it
+ * has.
+ *
+ * What a runner said in its last hello is kept in the store, with what it depends on: stamps of files, the environment that
+ * runners inherit, and for the CPU what affinity and control groups leave of it. While none of that changed, the daemon knows
+ * its devices without starting anything. Where something did, at a start or while it runs, the runner is asked anew, and the
+ * devices of its kind are `probing` until it has said hello. Every later start says hello again, and a hello that differs
+ * replaces what was known.
+ *
+ * A kind that has no device is asked for again: when something of it appears (its runner, the driver's nodes), and else after
+ * growing pauses, as long as there is something that could be one.
+ *
+ * Nothing tells of most of these changes, so they are looked for: while the daemon is asked for something, and by a timer
+ * while there are clients that keep answers and do not ask. An idle daemon looks at nothing. */
+#ifndef FLYTUNE_DAEMON_DEVICE_H
+#define FLYTUNE_DAEMON_DEVICE_H
+
+#include "daemon/devices/runner.h"
+#include "daemon/store/store.h"
+
+enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64, DEVICE_TRIED = 1024 };
+
+/* An absent one stands for a kind that the operator wants and that has no device here: lookups get its
+ * default. */
+enum device_state { DEVICE_PROBING, DEVICE_READY, DEVICE_ABSENT };
+
+/* A kernel on one device. */
+struct device_kernel {
+	const struct ft_kernel *built_in; /* NULL: only its runner knows it */
+	struct ft_schema schema;
+	struct ft_config fallback; /* the default of a kernel that is not built in; count 0: none */
+	uint32_t id;               /* interned name; 0 while probing */
+	uint32_t identity;         /* interned: what a trial's result depends on; 0 while probing */
+	uint32_t subject;          /* interned: this kernel on this device, whose identity has a history */
+	char identity_text[2 * FT_IDENTITY_SIZE];
+	char identity_hash[FT_HASH_SIZE];
+	/* What lookups found of configs that they were to serve as nearest: a hash of problem and config, its last bit
+	 * replaced by whether a search would try it. True of this kernel on this device, and gone with them. */
+	uint64_t tried[DEVICE_TRIED];
+};
+
+struct runner_slot;
+
+struct device {
+	enum device_state state;
+	struct ft_runner_device shown;
+	struct ft_traits traits;
+	uint32_t key;      /* interned identity of the device: equal devices share it; 0 while probing */
+	uint32_t place;    /* interned: its id, whose device has a history: `cpu:0` may become another */
+	uint32_t occupant; /* interned: the device's identity, as that history has it */
+	struct runner_slot *slot;
+	struct device *next_retired;
+	uint32_t kernel_count;
+	struct device_kernel kernel[DEVICE_KERNELS_MAX];
+};
+
+enum { STAMP_SIZE = 64 };
+
+/* A kind of device: its runner, and what became of asking it. */
+struct runner_slot {
+	struct devices *devices;
+	struct runner runner;
+	bool wanted;                 /* by the operator */
+	bool probing;                /* its runner is asked for a hello */
+	bool settled;                /* said hello, was known, or failed */
+	bool failed;                 /* its runner was asked in vain */
+	char name[128];              /* what the runner calls itself */
+	char reason[FT_REASON_SIZE]; /* why it has no device */
+	struct ft_writer note;       /* the last hello and what it depends on, as stored */
+	char under[STAMP_SIZE];      /* the facts under which the runner was started last */
+	unsigned probe_failures;
+	/* Without a device: */
+	uint64_t signs;       /* what there was of one when it was asked for last */
+	uint64_t pause_ms;    /* before it is asked for again */
+	uint64_t asked_at_ms; /* on the loop's clock */
+};
+
+struct devices_events {
+	/* A runner said hello and its devices are up to date; or it failed. */
+	void (*settled)(void *data, struct runner_slot *slot);
+	/* What was known of a kind's devices holds no more; `settled` follows. */
+	void (*doubted)(void *data, struct runner_slot *slot);
+	void (*runner_event)(void *data, struct runner_slot *slot, const struct ft_runner_event *event);
+	void (*runner_gone)(
+	        void *data, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
+};
+
+struct devices {
+	uv_loop_t *loop;
+	const struct log *log;
+	const struct options *options;
+	struct store *store;
+	const struct devices_events *events;
+	void *data;
+	struct runner_slot slot[OPTIONS_KINDS];
+	uint32_t count;
+	struct device *device[DEVICES_MAX]; /* in the order of options_kinds */
+	struct device *retired;             /* replaced, and perhaps still spoken of */
+	uint64_t fixed;                     /* facts that hold as long as the daemon runs */
+	uint64_t look_at_ms;                /* when it is time to look again, on the loop's clock */
+	uv_timer_t watch;                   /* runs while clients keep answers */
+	bool has_watch;
+	bool closing;
+};
+
+/* Adopts what the store still knows; asks the other runners. */
+int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log,
+        const struct options *options, struct store *store, const struct devices_events *events, void *data,
+        struct ft_error *error);
+/* Lets runners go (kills them with `hurry`); `devices_idle` says when all are gone. */
+void devices_stop(struct devices *devices, bool hurry);
+bool devices_idle(const struct devices *devices);
+void devices_free(struct devices *devices);
+
+/* Looks now whether what the hellos depend on has changed, and asks the runners anew whose does. */
+void devices_look_now(struct devices *devices);
+/* The same where it was not done for a while: for whoever is about to use what is known. */
+static inline void devices_look(struct devices *devices)
+{
+	if (uv_now(devices->loop) >= devices->look_at_ms)
+		devices_look_now(devices);
+}
+/* Whether to look without being asked: some client keeps answers. */
+void devices_watch(struct devices *devices, bool watch);
+/* Asks at once for all kinds that have no device. */
+void devices_ask_again(struct devices *devices);
+/* Nobody speaks any more of devices that were replaced. */
+void devices_bury(struct devices *devices);
+
+/* By id or PCI address; NULL or "": the first that is ready or may become so. Sets the error if there is
+ * none. */
+struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error);
+/* Whether any runner is still to be heard. */
+bool devices_probing(const struct devices *devices);
+struct device_kernel *device_kernel_find(struct device *device, const char *kernel, struct ft_error *error);
+/* The kernel of a key, on a device that is here; NULL if it is not. */
+const struct device_kernel *devices_kernel(
+        const struct devices *devices, const struct store_key *key, const struct device **device);
+/* As `status` and `devices` show them. */
+void devices_write(const struct devices *devices, struct ft_writer *writer);
+
+#endif

@@ -1,0 +1,110 @@
+#include "daemon/host/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct checking {
+	const struct options *options;
+	void (*tell)(void *data, const struct ft_error *fault);
+	void *data;
+	unsigned faults;
+};
+
+static void blame(
+        struct checking *checking, const char *section, const char *key, const char *value, const char *bound)
+{
+	struct ft_error fault;
+	char name[64];
+
+	(void)snprintf(name, sizeof(name), "%s.%s", section, key);
+	(void)ft_fail_field(&fault, FT_E_BAD_VALUE, name, value, bound);
+	checking->faults++;
+	checking->tell(checking->data, &fault);
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat facts;
+
+	return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+/* Of the directory that holds it; "." if it has no slash. */
+static bool stands_in_directory(const char *path)
+{
+	char parent[512];
+	char *slash;
+
+	(void)snprintf(parent, sizeof(parent), "%s", path);
+	for (size_t end = strlen(parent); end > 1 && parent[end - 1] == '/'; end--)
+		parent[end - 1] = '\0';
+	slash = strrchr(parent, '/');
+	if (slash == NULL)
+		return true;
+	slash[slash == parent] = '\0'; /* the root keeps its own */
+	return is_directory(parent);
+}
+
+static void check_state_directory(struct checking *checking)
+{
+	const char *path = checking->options->state_dir;
+	struct stat facts;
+
+	if (!options_given(checking->options, "daemon", "state_dir"))
+		return;
+	if (stat(path, &facts) == 0 && !S_ISDIR(facts.st_mode))
+		blame(checking, "daemon", "state_dir", path, "a directory");
+	else if (!is_directory(path) && !stands_in_directory(path))
+		blame(checking, "daemon", "state_dir", path, "in a directory that is there");
+	else if (is_directory(path) && faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0)
+		blame(checking, "daemon", "state_dir", path,
+		        errno == EROFS ? "on a file system that can be written"
+		                       : "a directory that this user may write");
+}
+
+static void check_parent(struct checking *checking, const char *section, const char *key, const char *path)
+{
+	if (options_given(checking->options, section, key) && !stands_in_directory(path))
+		blame(checking, section, key, path, "in a directory that is there");
+}
+
+static void check_group(struct checking *checking, const char *key, const char *name)
+{
+	if (options_given(checking->options, "daemon", key) && getgrnam(name) == NULL)
+		blame(checking, "daemon", key, name, "a group of this host");
+}
+
+/* One that was not set counts only where its kind of device was named. */
+static void check_runner(struct checking *checking, int kind)
+{
+	const struct options *options = checking->options;
+	const char *path = options->runner[kind];
+	struct stat facts;
+
+	if (!options_wants_kind(options, options_kinds[kind]) ||
+	        (options->device_count == 0 && !options_given(options, "runner", options_kinds[kind])))
+		return;
+	if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode) || access(path, X_OK) != 0)
+		blame(checking, "runner", options_kinds[kind], path, "a program that can be run");
+}
+
+unsigned check_host(
+        const struct options *options, void (*tell)(void *data, const struct ft_error *fault), void *data)
+{
+	struct checking checking = {.options = options, .tell = tell, .data = data};
+
+	check_parent(&checking, "daemon", "socket", options->socket);
+	check_state_directory(&checking);
+	check_group(&checking, "group", options->group);
+	check_group(&checking, "admin_group", options->admin_group);
+	endgrent();
+	for (int kind = 0; kind < OPTIONS_KINDS; kind++)
+		check_runner(&checking, kind);
+	check_parent(&checking, "metrics", "file", options->metrics_file);
+	return checking.faults;
+}

@@ -1,0 +1,572 @@
+#include "daemon/host/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/host/config.h"
+#include "daemon/host/log.h"
+
+const char *const options_kinds[OPTIONS_KINDS] = {"hip", "cuda", "cpu"};
+
+static const char *const stage_words[STAGES] = {
+        [STAGE_HELLO] = "hello",
+        [STAGE_SPACE] = "space",
+        [STAGE_START] = "start",
+        [STAGE_BUILD] = "build",
+        [STAGE_VERIFY] = "verify",
+        [STAGE_MEASURE] = "measure",
+        [STAGE_STOP] = "stop",
+};
+
+enum { SECOND_NS = 1000000000 };
+
+static const char usage[] =
+        "Usage: flytuned [OPTION]...\n"
+        "Tunes GPU kernels in the background and serves the best configs over a Unix socket.\n"
+        "Stays in the foreground; logs to standard error.\n"
+        "\n"
+        "  --config FILE          settings, that options override (" FLYTUNE_CONFIG ", if it is there)\n"
+        "  --socket PATH          where clients connect (/run/flytuned/flytuned.sock)\n"
+        "  --state-dir DIR        where results are kept (/var/lib/flytuned)\n"
+        "  --group NAME           whose members may look up and tune (flytune)\n"
+        "  --admin-group NAME     and pin, forget, import, pause, cancel others' jobs (flytune-admin)\n"
+        "  --max-clients N        connections at once (4096)\n"
+        "  --clients-per-user N   of these, by one user who is no administrator (2048)\n"
+        "  --log-level LEVEL      error, warning, notice, info or debug (info)\n"
+        "  --device DEVICE        auto, cpu, hip, cuda, or one such as cuda:1; may be given again (auto)\n"
+        "  --device-memory BYTES  that a sweep may take of a device; 0: the runner decides (0)\n"
+        "  --runner KIND=PATH     the runner program of a kind of device\n"
+        "  --runner-idle SECONDS  let a runner go when it had no work for so long (10)\n"
+        "  --deadline STAGE=SECONDS  for hello, space, start, build, verify, measure or stop\n"
+        "  --budget SECONDS       of sweeping one problem, all included (30)\n"
+        "  --background WHEN      work that nobody waits for is done: off, idle or always (idle)\n"
+        "  --background-queue N   problems that may wait for it (256)\n"
+        "  --background-load N    percent of a device that others may use meanwhile (20)\n"
+        "  --background-wait SECONDS  before a busy device is looked at again (30)\n"
+        "  --jobs-per-user N      queued or running jobs of one user; 0: any number (1024)\n"
+        "  --map-size BYTES       address space of the store (17179869184)\n"
+        "  --history-days N       for which answers that were replaced can still be asked for (90)\n"
+        "  --history-answers N    of each problem that are kept longer than that (64)\n"
+        "  --metrics-file FILE    keep a page of metrics there, for a textfile collector\n"
+        "  --metrics-interval SECONDS  between two writes of it (15)\n"
+        "  --check-config         read the configuration, say what is wrong with it or missing, and end\n"
+        "  --check-store          check the store in --state-dir, say what was found, and end\n"
+        "  --help, --version\n";
+
+int options_kind(const char *word)
+{
+	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+		if (strcmp(word, options_kinds[kind]) == 0)
+			return kind;
+	}
+	return -1;
+}
+
+const char *options_stage_word(enum options_stage stage)
+{
+	return stage_words[stage];
+}
+
+bool options_wants(const struct options *options, const char *device_id)
+{
+	if (options->device_count == 0)
+		return true;
+	for (uint32_t i = 0; i < options->device_count; i++) {
+		const char *wanted = options->device[i];
+		size_t length = strlen(wanted);
+
+		if (strcmp(wanted, device_id) == 0)
+			return true;
+		if (strchr(wanted, ':') == NULL && strncmp(wanted, device_id, length) == 0 &&
+		        device_id[length] == ':')
+			return true;
+	}
+	return false;
+}
+
+bool options_wants_kind(const struct options *options, const char *kind)
+{
+	size_t length = strlen(kind);
+
+	if (options->device_count == 0)
+		return true;
+	for (uint32_t i = 0; i < options->device_count; i++) {
+		const char *wanted = options->device[i];
+
+		if (strncmp(wanted, kind, length) == 0 && (wanted[length] == '\0' || wanted[length] == ':'))
+			return true;
+	}
+	return false;
+}
+
+static int parse_number(const char *option, const char *text, uint64_t low, uint64_t high, uint64_t *number,
+        struct ft_error *error)
+{
+	char bound[64];
+	char *end;
+	unsigned long long value;
+
+	(void)snprintf(bound, sizeof(bound), "a whole number from %llu to %llu", (unsigned long long)low,
+	        (unsigned long long)high);
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' || !isdigit((unsigned char)*text) || value < low ||
+	        value > high)
+		return ft_fail_field(error, FT_E_BAD_VALUE, option, text, bound);
+	*number = value;
+	return 0;
+}
+
+static int parse_seconds(const char *option, const char *text, uint64_t *ns, struct ft_error *error)
+{
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno != 0 || end == text || *end != '\0' || !(value > 0 && value <= 86400))
+		return ft_fail_field(
+		        error, FT_E_BAD_VALUE, option, text, "seconds, above 0 and at most 86400");
+	*ns = (uint64_t)(value * (double)SECOND_NS);
+	return 0;
+}
+
+static int copy_text(const char *option, const char *text, const char *what, char *into, size_t size,
+        struct ft_error *error)
+{
+	char bound[64];
+	char value[64];
+
+	if (*text != '\0' && strlen(text) < size) {
+		(void)snprintf(into, size, "%s", text);
+		return 0;
+	}
+	(void)snprintf(bound, sizeof(bound), "%s of 1 to %zu bytes", what, size - 1);
+	(void)snprintf(value, sizeof(value), "%zu bytes long (%.20s…)", strlen(text), text);
+	return ft_fail_field(error, FT_E_BAD_VALUE, option, value, bound);
+}
+
+static int add_device(struct options *options, const char *option, const char *text, struct ft_error *error)
+{
+	const char *colon = strchr(text, ':');
+	size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
+	char kind[16] = "";
+	uint64_t number;
+
+	if (strcmp(text, "auto") == 0)
+		return 0;
+	if (length < sizeof(kind))
+		(void)snprintf(kind, sizeof(kind), "%.*s", (int)length, text);
+	if (options_kind(kind) < 0)
+		return ft_fail_field(
+		        error, FT_E_BAD_VALUE, option, text, "auto, cpu, hip, cuda, or KIND:NUMBER");
+	if (colon != NULL && parse_number(option, colon + 1, 0, 255, &number, error) != 0)
+		return -1;
+	if (options->device_count == OPTIONS_DEVICES_MAX)
+		return ft_fail_field(error, FT_E_BAD_VALUE, option, text, "given at most 16 times");
+	(void)snprintf(options->device[options->device_count++], FT_DEVICE_ID_SIZE, "%s", text);
+	return 0;
+}
+
+/* A list, parted by commas or spaces, that takes the place of what was there. */
+static int set_devices(struct options *options, const char *option, const char *text, struct ft_error *error)
+{
+	static const char separators[] = ", \t";
+	char word[FT_DEVICE_ID_SIZE];
+
+	options->device_count = 0;
+	text += strspn(text, separators);
+	if (*text == '\0')
+		return ft_fail_field(
+		        error, FT_E_BAD_VALUE, option, "empty", "auto, cpu, hip, cuda, or KIND:NUMBER");
+	while (*text != '\0') {
+		size_t length = strcspn(text, separators);
+
+		if (length >= sizeof(word))
+			return ft_fail_field(
+			        error, FT_E_BAD_VALUE, option, text, "auto, cpu, hip, cuda, or KIND:NUMBER");
+		(void)snprintf(word, sizeof(word), "%.*s", (int)length, text);
+		if (add_device(options, option, word, error) != 0)
+			return -1;
+		text += length;
+		text += strspn(text, separators);
+	}
+	return 0;
+}
+
+/* ---- the table ---- */
+
+static const char *const background_words[] = {
+        [OPTIONS_BACKGROUND_OFF] = "off",
+        [OPTIONS_BACKGROUND_IDLE] = "idle",
+        [OPTIONS_BACKGROUND_ALWAYS] = "always",
+};
+
+enum type {
+	TYPE_PATH,
+	TYPE_WORD, /* a group's name */
+	TYPE_NUMBER,
+	TYPE_SECONDS,
+	TYPE_DEVICES,
+	TYPE_LEVEL,
+	TYPE_BACKGROUND,
+};
+
+struct setting {
+	const char *section, *key;
+	const char *flag; /* NULL: --runner and --deadline, which take KEY=VALUE */
+	enum type type;
+	bool live; /* can change while the daemon runs */
+	size_t offset, size;
+	uint64_t low, high; /* of a number */
+};
+
+#define FIELD(member) offsetof(struct options, member), sizeof(((struct options *)NULL)->member)
+
+static const struct setting settings[] = {
+        {"daemon", "socket", "socket", TYPE_PATH, false, FIELD(socket), 0, 0},
+        {"daemon", "state_dir", "state-dir", TYPE_PATH, false, FIELD(state_dir), 0, 0},
+        {"daemon", "group", "group", TYPE_WORD, true, FIELD(group), 0, 0},
+        {"daemon", "admin_group", "admin-group", TYPE_WORD, true, FIELD(admin_group), 0, 0},
+        {"daemon", "max_clients", "max-clients", TYPE_NUMBER, false, FIELD(clients_max), 1, 1 << 20},
+        {"daemon", "clients_per_user", "clients-per-user", TYPE_NUMBER, true, FIELD(clients_per_user), 1,
+                1 << 20},
+        {"daemon", "log_level", "log-level", TYPE_LEVEL, true, FIELD(log_level), 0, 0},
+        {"store", "map_size", "map-size", TYPE_NUMBER, false, FIELD(map_bytes), 1 << 20, 1ULL << 46},
+        {"store", "history_days", "history-days", TYPE_NUMBER, false, FIELD(history_days), 0, 36500},
+        {"store", "history_answers", "history-answers", TYPE_NUMBER, false, FIELD(history_answers), 1,
+                1 << 20},
+        {"devices", "device", "device", TYPE_DEVICES, false, FIELD(device), 0, 0},
+        {"devices", "memory", "device-memory", TYPE_NUMBER, false, FIELD(memory_cap), 0, 1ULL << 50},
+        {"runner", "cpu", NULL, TYPE_PATH, false, FIELD(runner[2]), 0, 0},
+        {"runner", "hip", NULL, TYPE_PATH, false, FIELD(runner[0]), 0, 0},
+        {"runner", "cuda", NULL, TYPE_PATH, false, FIELD(runner[1]), 0, 0},
+        {"runner", "idle", "runner-idle", TYPE_SECONDS, true, FIELD(runner_idle_ns), 0, 0},
+        {"deadline", "hello", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_HELLO]), 0, 0},
+        {"deadline", "space", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_SPACE]), 0, 0},
+        {"deadline", "start", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_START]), 0, 0},
+        {"deadline", "build", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_BUILD]), 0, 0},
+        {"deadline", "verify", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_VERIFY]), 0, 0},
+        {"deadline", "measure", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_MEASURE]), 0, 0},
+        {"deadline", "stop", NULL, TYPE_SECONDS, true, FIELD(deadline_ns[STAGE_STOP]), 0, 0},
+        {"queue", "budget", "budget", TYPE_SECONDS, true, FIELD(budget_ns), 0, 0},
+        {"queue", "jobs_per_user", "jobs-per-user", TYPE_NUMBER, true, FIELD(jobs_per_user), 0, 1 << 20},
+        {"background", "when", "background", TYPE_BACKGROUND, true, FIELD(background), 0, 0},
+        {"background", "queue", "background-queue", TYPE_NUMBER, false, FIELD(background_queue), 1, 1 << 16},
+        {"background", "load", "background-load", TYPE_NUMBER, true, FIELD(background_load), 0, 100},
+        {"background", "wait", "background-wait", TYPE_SECONDS, true, FIELD(background_wait_ns), 0, 0},
+        {"metrics", "file", "metrics-file", TYPE_PATH, true, FIELD(metrics_file), 0, 0},
+        {"metrics", "interval", "metrics-interval", TYPE_SECONDS, true, FIELD(metrics_interval_ns), 0, 0},
+};
+
+enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+_Static_assert(SETTINGS <= 64, "options.given has a bit for each");
+
+static uint64_t bit_of(const struct setting *setting)
+{
+	return UINT64_C(1) << (setting - settings);
+}
+
+/* `option` is what the operator called it. */
+static int apply(struct options *options, const struct setting *setting, const char *option,
+        const char *value, struct ft_error *error)
+{
+	void *at = (char *)options + setting->offset;
+
+	options->given |= bit_of(setting);
+	switch (setting->type) {
+	case TYPE_PATH:
+		return copy_text(option, value, "a path", at, setting->size, error);
+	case TYPE_WORD:
+		return copy_text(option, value, "a group's name", at, setting->size, error);
+	case TYPE_NUMBER:
+		return parse_number(option, value, setting->low, setting->high, at, error);
+	case TYPE_SECONDS:
+		return parse_seconds(option, value, at, error);
+	case TYPE_DEVICES:
+		return set_devices(options, option, value, error);
+	case TYPE_BACKGROUND:
+		for (unsigned word = 0; word < sizeof(background_words) / sizeof(background_words[0]);
+		        word++) {
+			if (strcmp(value, background_words[word]) != 0)
+				continue;
+			*(enum options_background *)at = (enum options_background)word;
+			return 0;
+		}
+		return ft_fail_field(error, FT_E_BAD_VALUE, option, value, "off, idle or always");
+	case TYPE_LEVEL:
+		*(int *)at = log_level_parse(value);
+		if (*(int *)at < 0)
+			return ft_fail_field(error, FT_E_BAD_VALUE, option, value,
+			        "error, warning, notice, info or debug");
+		return 0;
+	}
+	return 0;
+}
+
+static const struct setting *find_setting(const char *section, const char *key)
+{
+	for (size_t i = 0; i < SETTINGS; i++) {
+		if (strcmp(settings[i].section, section) == 0 && strcmp(settings[i].key, key) == 0)
+			return &settings[i];
+	}
+	return NULL;
+}
+
+int options_set(struct options *options, const char *section, const char *key, const char *value,
+        struct ft_error *error)
+{
+	const struct setting *setting = find_setting(section, key);
+	const char *elsewhere = NULL;
+
+	if (setting != NULL && (options->given & bit_of(setting)) != 0)
+		return ft_fail(error, FT_E_BAD_VALUE, "%s is given twice in section [%s]", key, section);
+	if (setting != NULL)
+		return apply(options, setting, key, value, error);
+	for (size_t i = 0; i < SETTINGS && elsewhere == NULL; i++) {
+		if (strcmp(settings[i].key, key) == 0)
+			elsewhere = settings[i].section;
+	}
+	return ft_fail(error, FT_E_BAD_VALUE, "unknown key %.60s in section [%.60s]%s%s%s", key, section,
+	        elsewhere != NULL ? "; it belongs into [" : "", elsewhere != NULL ? elsewhere : "",
+	        elsewhere != NULL ? "]" : "");
+}
+
+bool options_given(const struct options *options, const char *section, const char *key)
+{
+	const struct setting *setting = find_setting(section, key);
+
+	return setting != NULL && (options->given & bit_of(setting)) != 0;
+}
+
+const char *options_name(size_t index, const char **section)
+{
+	if (index >= SETTINGS)
+		return NULL;
+	*section = settings[index].section;
+	return settings[index].key;
+}
+
+void options_reload(struct options *options, const struct options *fresh, char *rest, size_t size)
+{
+	size_t length = 0;
+
+	rest[0] = '\0';
+	for (size_t i = 0; i < SETTINGS; i++) {
+		void *now = (char *)options + settings[i].offset;
+		const void *then = (const char *)fresh + settings[i].offset;
+		bool differs = memcmp(now, then, settings[i].size) != 0 ||
+		        (settings[i].type == TYPE_DEVICES && options->device_count != fresh->device_count);
+
+		if (settings[i].live)
+			options->given = (options->given & ~bit_of(&settings[i])) |
+			        (fresh->given & bit_of(&settings[i]));
+		if (!differs)
+			continue;
+		if (settings[i].live)
+			memcpy(now, then, settings[i].size);
+		else if (length < size)
+			length += (size_t)snprintf(rest + length, size - length, "%s%s.%s",
+			        length > 0 ? ", " : "", settings[i].section, settings[i].key);
+	}
+}
+
+/* "KEY=VALUE" of a flag that serves a whole section. */
+static int set_keyed(struct options *options, const char *flag, const char *section, const char *text,
+        const char *bound, struct ft_error *error)
+{
+	const struct setting *setting = NULL;
+	const char *equals = strchr(text, '=');
+	char key[16];
+
+	if (equals != NULL && (size_t)(equals - text) < sizeof(key)) {
+		(void)snprintf(key, sizeof(key), "%.*s", (int)(equals - text), text);
+		setting = find_setting(section, key);
+	}
+	if (setting == NULL || setting->flag != NULL)
+		return ft_fail_field(error, FT_E_BAD_VALUE, flag, text, bound);
+	if (setting->type == TYPE_SECONDS && apply(options, setting, flag, equals + 1, NULL) != 0)
+		return ft_fail_field(
+		        error, FT_E_BAD_VALUE, flag, text, "STAGE=SECONDS, above 0 and at most 86400");
+	return apply(options, setting, flag, equals + 1, error);
+}
+
+/* Runners stand in libexec when installed; beside the build's own folders when run from a build tree. */
+static void find_runners(struct options *options)
+{
+	char self[256];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	if (length < 0)
+		length = 0;
+	self[length] = '\0';
+	slash = strrchr(self, '/');
+	if (slash != NULL)
+		*slash = '\0';
+	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+		char beside[512];
+
+		(void)snprintf(beside, sizeof(beside), "%s/../kernels/runner/flytune-runner-%s", self,
+		        options_kinds[kind]);
+		if (slash == NULL || strlen(beside) >= sizeof(options->runner[kind]) ||
+		        access(beside, X_OK) != 0)
+			(void)snprintf(beside, sizeof(beside), "%s/flytune-runner-%s", FLYTUNE_LIBEXECDIR,
+			        options_kinds[kind]);
+		(void)snprintf(options->runner[kind], sizeof(options->runner[kind]), "%.*s",
+		        (int)sizeof(options->runner[kind]) - 1, beside);
+	}
+}
+
+void options_init(struct options *options)
+{
+	memset(options, 0, sizeof(*options)); /* all of it: texts are compared as bytes */
+	(void)snprintf(options->socket, sizeof(options->socket), "/run/flytuned/flytuned.sock");
+	(void)snprintf(options->state_dir, sizeof(options->state_dir), "/var/lib/flytuned");
+	(void)snprintf(options->group, sizeof(options->group), "flytune");
+	(void)snprintf(options->admin_group, sizeof(options->admin_group), "flytune-admin");
+	options->runner_idle_ns = 10ULL * SECOND_NS;
+	options->budget_ns = 30ULL * SECOND_NS;
+	options->band_ppm = 5000;
+	options->map_bytes = 16ULL << 30;
+	options->history_days = 90;
+	options->history_answers = 64;
+	options->clients_max = 4096;
+	options->clients_per_user = 2048;
+	options->jobs_per_user = 1024;
+	options->background = OPTIONS_BACKGROUND_IDLE;
+	options->background_queue = 256;
+	options->background_load = 20;
+	options->background_wait_ns = 30ULL * SECOND_NS;
+	options->metrics_interval_ns = 15ULL * SECOND_NS;
+	options->log_level = LOG_LEVEL_INFO;
+	options->deadline_ns[STAGE_HELLO] = 30ULL * SECOND_NS;
+	options->deadline_ns[STAGE_SPACE] = 10ULL * SECOND_NS;
+	options->deadline_ns[STAGE_START] = 60ULL * SECOND_NS;
+	options->deadline_ns[STAGE_BUILD] = 60ULL * SECOND_NS;
+	options->deadline_ns[STAGE_VERIFY] = 120ULL * SECOND_NS;
+	options->deadline_ns[STAGE_MEASURE] = 60ULL * SECOND_NS;
+	options->deadline_ns[STAGE_STOP] = 5ULL * SECOND_NS;
+	find_runners(options);
+}
+
+/* ---- the command line ---- */
+
+enum flag {
+	FLAG_RUNNER = SETTINGS,
+	FLAG_DEADLINE,
+	FLAG_CONFIG,
+	FLAG_CHECK_CONFIG,
+	FLAG_CHECK_STORE,
+	FLAG_HELP,
+	FLAG_VERSION,
+	FLAGS,
+	FLAG_FIRST = 256, /* getopt's own values stand below */
+};
+
+static void list_flags(struct option *list)
+{
+	static const struct option others[] = {
+	        {"runner", required_argument, NULL, FLAG_FIRST + FLAG_RUNNER},
+	        {"deadline", required_argument, NULL, FLAG_FIRST + FLAG_DEADLINE},
+	        {"config", required_argument, NULL, FLAG_FIRST + FLAG_CONFIG},
+	        {"check-config", no_argument, NULL, FLAG_FIRST + FLAG_CHECK_CONFIG},
+	        {"check-store", no_argument, NULL, FLAG_FIRST + FLAG_CHECK_STORE},
+	        {"help", no_argument, NULL, FLAG_FIRST + FLAG_HELP},
+	        {"version", no_argument, NULL, FLAG_FIRST + FLAG_VERSION},
+	};
+	size_t count = 0;
+
+	for (size_t i = 0; i < SETTINGS; i++) {
+		if (settings[i].flag != NULL)
+			list[count++] = (struct option){
+			        settings[i].flag, required_argument, NULL, (int)(FLAG_FIRST + i)};
+	}
+	memcpy(list + count, others, sizeof(others));
+	count += sizeof(others) / sizeof(others[0]);
+	list[count] = (struct option){NULL, 0, NULL, 0};
+}
+
+static int apply_flag(
+        struct options *options, int flag, const char *value, bool *devices, struct ft_error *error)
+{
+	char option[40];
+
+	if (flag == FLAG_RUNNER)
+		return set_keyed(
+		        options, "--runner", "runner", value, "cpu=PATH, hip=PATH or cuda=PATH", error);
+	if (flag == FLAG_DEADLINE)
+		return set_keyed(options, "--deadline", "deadline", value,
+		        "STAGE=SECONDS for hello, space, start, build, verify, measure or stop", error);
+	(void)snprintf(option, sizeof(option), "--%s", settings[flag].flag);
+	if (settings[flag].type == TYPE_DEVICES) {
+		/* The first replaces what the file says, each further one adds. */
+		if (!*devices)
+			options->device_count = 0;
+		*devices = true;
+		options->given |= bit_of(&settings[flag]);
+		return add_device(options, option, value, error);
+	}
+	return apply(options, &settings[flag], option, value, error);
+}
+
+/* One walk over the flags: to find those that decide what is read first, then to apply the others. */
+static enum options_outcome walk_flags(struct options *options, int argc, char **argv, bool applies,
+        const char **config, enum options_outcome *asked, struct ft_error *error)
+{
+	struct option list[FLAGS + 1];
+	bool devices = false;
+	int option;
+
+	list_flags(list);
+	opterr = 0;
+	optind = 0; /* getopt starts anew */
+	while ((option = getopt_long(argc, argv, ":", list, NULL)) != -1) {
+		int flag = option - FLAG_FIRST;
+		int failed = 0;
+
+		if (option == ':')
+			failed = ft_fail(error, FT_E_BAD_VALUE, "%s needs a value", argv[optind - 1]);
+		else if (option < FLAG_FIRST)
+			failed = ft_fail(error, FT_E_BAD_VALUE, "unknown option %s; see flytuned --help",
+			        argv[optind - 1]);
+		else if (flag == FLAG_HELP || flag == FLAG_VERSION)
+			return flag == FLAG_HELP ? (void)fputs(usage, stdout),
+			       OPTIONS_DONE      : ((void)puts("flytuned " FLYTUNE_VERSION), OPTIONS_DONE);
+		else if (flag == FLAG_CONFIG)
+			*config = optarg;
+		else if (flag == FLAG_CHECK_CONFIG || flag == FLAG_CHECK_STORE)
+			*asked = flag == FLAG_CHECK_CONFIG ? OPTIONS_CHECK_CONFIG : OPTIONS_CHECK_STORE;
+		else if (applies)
+			failed = apply_flag(options, flag, optarg, &devices, error);
+		if (failed != 0)
+			return OPTIONS_BAD;
+	}
+	if (optind < argc) {
+		(void)ft_fail(
+		        error, FT_E_BAD_VALUE, "unexpected argument %s; see flytuned --help", argv[optind]);
+		return OPTIONS_BAD;
+	}
+	return OPTIONS_RUN;
+}
+
+enum options_outcome options_parse(struct options *options, int argc, char **argv, struct ft_error *error)
+{
+	enum options_outcome asked = OPTIONS_RUN;
+	enum options_outcome outcome;
+	const char *config = NULL;
+
+	options_init(options);
+	outcome = walk_flags(options, argc, argv, false, &config, &asked, error);
+	if (outcome != OPTIONS_RUN)
+		return outcome;
+	if (config_read(options, config, error) != 0)
+		return OPTIONS_BAD;
+	outcome = walk_flags(options, argc, argv, true, &config, &asked, error);
+	return outcome == OPTIONS_RUN ? asked : outcome;
+}

@@ -1,0 +1,39 @@
+/* Wishes: problems to be swept when nobody needs their device, and the list of them that outlives the daemon. */
+#ifndef FLYTUNE_DAEMON_WISH_H
+#define FLYTUNE_DAEMON_WISH_H
+
+#include "daemon/answers/target.h"
+
+enum wish_cause {
+	WISH_MISS,
+	WISH_BUSY,    /* measured while something else used the device */
+	WISH_GROWN,   /* chosen from a part of today's space */
+	WISH_UPGRADE, /* tuned under another compiler, driver or kernel source */
+	WISH_CAUSES
+};
+
+extern const char *const wish_cause_words[WISH_CAUSES];
+
+struct wish {
+	struct store_key key; /* of today's devices; all zero in one that was read */
+	char kernel[FT_NAME_SIZE];
+	char device[FT_DEVICE_ID_SIZE];
+	struct ft_problem problem;
+	enum wish_cause cause;
+	uint64_t asked;  /* how often */
+	uint32_t number; /* in the order of their coming */
+	bool away;       /* its device was not here when it was looked at last */
+	bool given_up; /* its sweep failed; kept so that it is not tried again and again, but not in a list */
+};
+
+/* As many as a list has at the most: the most asked. */
+enum { WISHES_LISTED = 1024 };
+
+/* Writes a list of `count` wishes that stand at two places; the writer grows. -1 when out of memory. */
+int wishes_write(struct ft_writer *writer, const struct wish *wish, uint32_t count, const struct wish *more,
+        uint32_t more_count);
+/* Reads a list into a fresh array, the caller's to free, NULL where there is none; how many. Of a damaged list what
+ * stands before the damage, of one that a later version wrote nothing. */
+uint32_t wishes_read(struct ft_view list, struct wish **wish);
+
+#endif

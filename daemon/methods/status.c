@@ -1,0 +1,339 @@
+/* What is known: trials, devices, the daemon's state, and what was asked for in vain. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/methods/methods.h"
+#include "proto/clock.h"
+
+/* ---- trials ---- */
+
+static void write_trials(const struct trials *trials, uint32_t band_ppm, struct ft_writer *writer)
+{
+	uint32_t members = trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX;
+	struct ft_standing *standing = calloc(members > 0 ? members : 1, sizeof(*standing));
+	struct ft_trial *shown = calloc(1, sizeof(*shown));
+	struct ft_decision decision;
+
+	if (standing == NULL || shown == NULL) {
+		writer->failed = true;
+		goto out;
+	}
+	trials_decide(trials, members, band_ppm, true, false, standing, &decision);
+	ft_write_array(writer, trials->count);
+	for (uint32_t i = 0; i < trials->count; i++) {
+		const struct trial *trial = &trials->trial[i];
+
+		memset(shown, 0, sizeof(*shown));
+		shown->config = trial->config;
+		(void)snprintf(shown->status, sizeof(shown->status), "%s",
+		        trial->status == TRIAL_WAITING && trial->sample_ps != NULL
+		                ? "ok"
+		                : trial_status_word(trial->status));
+		shown->is_default = i == trials->standard;
+		shown->is_winner = (int64_t)i == trials->winner;
+		if (i < members && trial->sample_ps != NULL) {
+			shown->time_ps = standing[i].median_ps;
+			shown->ci_ps = standing[i].ci_ps;
+			shown->rounds = standing[i].rounds;
+			shown->tied = standing[i].tied;
+			shown->ratio = standing[i].ratio;
+			shown->ratio_low = standing[i].ratio_low;
+			shown->ratio_high = standing[i].ratio_high;
+		}
+		shown->dropped_round = trial->dropped_round;
+		memcpy(shown->code, trial->code, sizeof(shown->code));
+		if (trial->status == TRIAL_SAME_CODE && trial->same_as < trials->count)
+			shown->same_as = trials->trial[trial->same_as].config;
+		shown->registers = trial->registers;
+		shown->spills = trial->spills;
+		shown->build_ns = trial->build_ns;
+		shown->error = trial->error;
+		(void)snprintf(shown->reason, sizeof(shown->reason), "%s",
+		        shown->is_winner && trial->reason[0] == '\0' ? trials->reason : trial->reason);
+		ft_encode(writer, &ft_trial_message, shown);
+	}
+out:
+	free(standing);
+	free(shown);
+}
+
+void method_trials(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+{
+	struct ft_trials_request request;
+	struct ft_trials_reply *reply = calloc(1, sizeof(*reply));
+	struct trials *trials = NULL;
+	struct ft_writer writer;
+	struct ft_writer knobs;
+	struct ft_error error;
+	struct subject *subject = &requests->subject;
+
+	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
+	ft_writer_init_growing(&knobs, ft_bounds_request.bytes);
+	if (reply == NULL) {
+		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
+		goto fail;
+	}
+	if (ft_decode(&ft_trials_request_message, envelope->body, &request, &error) != 0 ||
+	        requests_reading(requests, &error) != 0 ||
+	        subject_admit(subject, requests->devices, request.kernel, request.device, &request.problem,
+	                &error) != 0)
+		goto fail;
+	if (subject->key.device != 0 &&
+	        store_get_trials(requests->store, &subject->key, subject->kernel->identity, &trials, &error) <
+	                0)
+		goto fail;
+	if (trials != NULL && !ft_problem_equal(&trials->problem, &subject->problem)) {
+		trials_free(trials);
+		trials = NULL;
+	}
+	memcpy(reply->kernel, request.kernel, sizeof(reply->kernel));
+	reply->problem = subject->problem;
+	memcpy(reply->device, subject->device->shown.id, sizeof(reply->device));
+	memcpy(reply->identity, subject->kernel->identity_hash, sizeof(reply->identity));
+	if (trials != NULL) {
+		reply->rounds = trials->rounds;
+		reply->seed = trials->seed;
+		reply->conclusive = trials->conclusive;
+		memcpy(reply->method, trials->method, sizeof(reply->method));
+		memcpy(reply->reason, trials->reason, sizeof(reply->reason));
+		reply->sweep_ns = trials->sweep_ns;
+		reply->band_ppm = requests->options->band_ppm;
+		if (trials->winner >= 0)
+			trials_gain(trials, trials->count, requests->options->band_ppm,
+			        (uint32_t)trials->winner, &reply->gain_ppm, &reply->gain_least_ppm);
+		write_trials(trials, requests->options->band_ppm, &writer);
+	} else {
+		ft_write_array(&writer, 0);
+	}
+	ft_schema_write_knobs(&knobs, &subject->kernel->schema);
+	if (!ft_writer_ok(&writer) || !ft_writer_ok(&knobs)) {
+		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
+		goto fail;
+	}
+	reply->knobs = (struct ft_view){knobs.data, knobs.length};
+	reply->trials = (struct ft_view){writer.data, writer.length};
+	session_reply(session, envelope->id, &ft_trials_reply_message, reply);
+	goto out;
+fail:
+	session_fail(session, envelope->id, &error);
+out:
+	trials_free(trials);
+	ft_writer_free(&writer);
+	ft_writer_free(&knobs);
+	free(reply);
+}
+
+/* ---- status and devices ---- */
+
+void method_devices(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+{
+	struct ft_devices_reply reply;
+	struct ft_writer writer;
+	struct ft_error error;
+
+	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
+	devices_write(requests->devices, &writer);
+	if (ft_writer_ok(&writer)) {
+		reply.devices = (struct ft_view){writer.data, writer.length};
+		session_reply(session, envelope->id, &ft_devices_reply_message, &reply);
+	} else {
+		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the list of devices");
+		session_fail(session, envelope->id, &error);
+	}
+	ft_writer_free(&writer);
+}
+
+/* A device that the operator named, by itself or by its runner, and that is not there. Where all are welcome, none is
+ * missed. */
+static void add_devices_degraded(const struct requests *requests, char *text, size_t size)
+{
+	const struct devices *devices = requests->devices;
+
+	for (uint32_t i = 0; i < devices->count; i++) {
+		const struct device *device = devices->device[i];
+		size_t length = strlen(text);
+
+		if (device->state == DEVICE_ABSENT &&
+		        (requests->options->device_count > 0 ||
+		                options_given(requests->options, "runner", device->shown.kind)))
+			(void)snprintf(text + length, size - length, "%sno %s device: %s",
+			        length > 0 ? "; " : "", device->shown.kind, device->slot->reason);
+	}
+}
+
+void method_status(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+{
+	struct ft_status_reply reply = {
+	        .server = "flytuned " FLYTUNE_VERSION,
+	        .protocol = FT_PROTOCOL_MAX,
+	        .pid = (uint64_t)getpid(),
+	        .uptime_ns = ft_monotonic_ns() - requests->started_ns,
+	        .sessions = requests->server->count,
+	        .jobs_queued = queue_waiting(requests->queue),
+	        .jobs_running = requests->queue->running != NULL ? 1 : 0,
+	        .runner_restarts = requests->queue->restarts,
+	        .paused = requests->queue->paused,
+	        .background_waiting = requests->background->count,
+	        .background_dropped = requests->background->dropped,
+	};
+	const struct places *places = &requests->server->places;
+	struct place_count busiest = places_busiest(places);
+	struct store_facts facts;
+	struct ft_writer lookups;
+	struct ft_writer devices;
+	struct ft_error error;
+
+	ft_writer_init_growing(&lookups, ft_bounds_request.bytes);
+	ft_writer_init_growing(&devices, ft_bounds_large.bytes);
+	store_facts(requests->store, &facts);
+	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(requests->store));
+	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", requests->options->state_dir);
+	reply.sessions_limit = places->most;
+	reply.sessions_refused = server_refused(requests->server);
+	reply.user_sessions_limit = places_share(places);
+	reply.busiest_user = busiest.user;
+	reply.busiest_sessions = busiest.count;
+	reply.generation = store_generation(requests->store);
+	reply.store_bytes = facts.bytes;
+	reply.store_limit = facts.limit;
+	reply.answers = facts.answers;
+	reply.damaged = facts.damaged;
+	memcpy(reply.degraded, facts.degraded, sizeof(reply.degraded));
+	(void)snprintf(
+	        reply.background, sizeof(reply.background), "%s", background_state(requests->background));
+	access_explain(requests->access, requests->options->socket, reply.access, sizeof(reply.access));
+	reply.stale_known = census_stale(&requests->census, &reply.stale);
+	reply.misses = requests->misses.asked;
+	memcpy(reply.config, requests->options->config, sizeof(reply.config));
+	add_devices_degraded(requests, reply.degraded, sizeof(reply.degraded));
+	ft_write_map(&lookups, LOOKUP_SOURCES + 1);
+	for (int source = 0; source < LOOKUP_SOURCES; source++) {
+		ft_write_text(&lookups, lookup_source_words[source]);
+		ft_write_uint(&lookups, requests->lookups[source]);
+	}
+	ft_write_text(&lookups, "refused");
+	ft_write_uint(&lookups, requests->refused);
+	devices_write(requests->devices, &devices);
+	if (ft_writer_ok(&lookups) && ft_writer_ok(&devices)) {
+		reply.lookups = (struct ft_view){lookups.data, lookups.length};
+		reply.devices = (struct ft_view){devices.data, devices.length};
+		session_reply(session, envelope->id, &ft_status_reply_message, &reply);
+	} else {
+		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the status");
+		session_fail(session, envelope->id, &error);
+	}
+	ft_writer_free(&lookups);
+	ft_writer_free(&devices);
+}
+
+/* ---- misses ---- */
+
+/* Whether it has got a result of its own since. Where that cannot be asked, for want of its device or of the store, it has
+ * not. */
+static bool is_granted(struct requests *requests, const struct miss *miss, const struct ft_problem *problem)
+{
+	enum lookup_source source = LOOKUP_DEFAULT;
+
+	return subject_admit(&requests->subject, requests->devices, miss->kernel, miss->device, problem,
+	               NULL) == 0 &&
+	        lookup_answer(requests->store, &requests->subject, 0, &requests->answer, &source, NULL) ==
+	        0 &&
+	        source < LOOKUP_NEAREST;
+}
+
+/* The list of misses, some in each turn. Entries may be given to others meanwhile. */
+struct listing {
+	struct work work;
+	struct requests *requests;
+	uint64_t most;
+	size_t count_at; /* in the answer, where the number of misses stands */
+	uint32_t written;
+	size_t next, count;
+	struct miss_place place[]; /* the most asked first */
+};
+
+static bool write_miss(struct listing *listing, struct miss *miss)
+{
+	uint64_t now = ft_monotonic_ns();
+	struct ft_miss shown = {.count = miss->count,
+	        .first_ago_ns = now - miss->first_ns,
+	        .last_ago_ns = now - miss->last_ns};
+
+	if (!miss_problem(miss, &shown.problem) || is_granted(listing->requests, miss, &shown.problem)) {
+		miss_drop(miss);
+		return false;
+	}
+	memcpy(shown.kernel, miss->kernel, sizeof(shown.kernel));
+	memcpy(shown.device, miss->device, sizeof(shown.device));
+	ft_encode(&listing->work.answer, &ft_miss_message, &shown);
+	return true;
+}
+
+static bool list_misses(struct work *work, struct session *session)
+{
+	struct listing *listing = (struct listing *)work;
+	struct requests *requests = listing->requests;
+	struct ft_error error;
+
+	if (requests_reading(requests, &error) != 0) {
+		ft_writer_reset(&work->answer);
+		ft_write_failure(&work->answer, work->id, &error);
+		return true;
+	}
+	while (listing->next < listing->count && (listing->most == 0 || listing->written < listing->most)) {
+		struct miss *miss = misses_at(&requests->misses, listing->place[listing->next++]);
+
+		listing->written += miss != NULL && write_miss(listing, miss);
+		if (session_spent(session, SESSION_HEAVY))
+			return false;
+	}
+	ft_write_count(&work->answer, listing->count_at, listing->written);
+	return true;
+}
+
+void method_misses(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+{
+	struct ft_misses_request request;
+	struct listing *listing = NULL;
+	struct ft_writer *writer;
+	struct miss **list;
+	struct ft_error error;
+	size_t count = 0;
+
+	if (ft_decode(&ft_misses_request_message, envelope->body, &request, &error) != 0) {
+		session_fail(session, envelope->id, &error);
+		return;
+	}
+	list = misses_sorted(&requests->misses, &count);
+	if (list != NULL)
+		listing = calloc(1, sizeof(*listing) + count * sizeof(listing->place[0]));
+	if (listing == NULL) {
+		free(list);
+		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the list of misses");
+		session_fail(session, envelope->id, &error);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		listing->place[i] = misses_place(&requests->misses, list[i]);
+	free(list);
+	listing->work.step = list_misses;
+	listing->requests = requests;
+	listing->work.id = envelope->id;
+	listing->work.bytes = sizeof(*listing) + count * sizeof(listing->place[0]);
+	listing->most = request.most;
+	listing->count = count;
+	/* As ft_misses_reply; the list last, without a copy between. */
+	writer = &listing->work.answer;
+	ft_writer_init_growing(writer, ft_bounds_large.bytes);
+	ft_begin_response(writer, envelope->id);
+	ft_write_map(writer, 3);
+	ft_write_text(writer, "asked");
+	ft_write_uint(writer, requests->misses.asked);
+	ft_write_text(writer, "forgotten");
+	ft_write_uint(writer, requests->misses.forgotten);
+	ft_write_text(writer, "misses");
+	listing->count_at = ft_write_open_array(writer);
+	session_begin(session, &listing->work);
+}

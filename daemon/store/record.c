@@ -1,0 +1,791 @@
+#include "daemon/store/record.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* ---- keys: integers big-endian, so that byte order is number order ---- */
+
+static void add_byte(struct record_key *key, uint8_t value)
+{
+	key->data[key->length++] = value;
+}
+
+static void add_u32(struct record_key *key, uint32_t value)
+{
+	for (int shift = 24; shift >= 0; shift -= 8)
+		add_byte(key, (uint8_t)(value >> shift));
+}
+
+static void add_u64(struct record_key *key, uint64_t value)
+{
+	record_put_u64(key->data + key->length, value);
+	key->length += 8;
+}
+
+static void start_key(struct record_key *key, enum record_kind kind)
+{
+	key->length = 0;
+	add_byte(key, (uint8_t)kind);
+}
+
+uint32_t record_get_u32(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+uint64_t record_get_u64(const uint8_t *at)
+{
+	return (uint64_t)record_get_u32(at) << 32 | record_get_u32(at + 4);
+}
+
+void record_put_u64(uint8_t *at, uint64_t value)
+{
+	for (int i = 0; i < 8; i++)
+		at[i] = (uint8_t)(value >> (56 - 8 * i));
+}
+
+void record_key_meta(struct record_key *key, unsigned copy)
+{
+	start_key(key, RECORD_META);
+	add_byte(key, (uint8_t)copy);
+}
+
+void record_key_name(struct record_key *key, enum store_name kind, uint32_t id)
+{
+	start_key(key, RECORD_NAME);
+	add_byte(key, (uint8_t)kind);
+	add_u32(key, id);
+}
+
+void record_key_problem(struct record_key *key, enum record_kind kind, const struct store_key *problem)
+{
+	start_key(key, kind);
+	add_u32(key, problem->kernel);
+	add_u32(key, problem->device);
+	memcpy(key->data + key->length, problem->problem.hash, sizeof(problem->problem.hash));
+	key->length += sizeof(problem->problem.hash);
+	add_u64(key, problem->problem.ladder);
+}
+
+bool record_key_read_problem(const uint8_t *data, size_t length, struct store_key *problem)
+{
+	enum { KIND = 1, IDS = 8, HASH = sizeof(problem->problem.hash), LADDER = 8 };
+
+	if (length < KIND + IDS + HASH + LADDER)
+		return false;
+	problem->kernel = record_get_u32(data + KIND);
+	problem->device = record_get_u32(data + KIND + 4);
+	memcpy(problem->problem.hash, data + KIND + IDS, HASH);
+	problem->problem.ladder = record_get_u64(data + KIND + IDS + HASH);
+	return true;
+}
+
+void record_key_history(struct record_key *key, const struct store_key *problem, uint64_t generation)
+{
+	record_key_problem(key, RECORD_HISTORY, problem);
+	/* Inverted, so that the newest row of a problem comes first. */
+	add_u64(key, ~generation);
+}
+
+void record_key_trials(struct record_key *key, const struct store_key *problem, uint32_t identity)
+{
+	record_key_problem(key, RECORD_TRIALS, problem);
+	add_u32(key, identity);
+}
+
+void record_key_identity(struct record_key *key, uint32_t device, uint64_t generation)
+{
+	start_key(key, RECORD_IDENTITY);
+	add_u32(key, device);
+	add_u64(key, ~generation);
+}
+
+void record_key_job(struct record_key *key, uint64_t job)
+{
+	start_key(key, RECORD_JOB);
+	add_u64(key, job);
+}
+
+int record_key_note(struct record_key *key, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length > RECORD_NOTE_NAME_MAX)
+		return -1;
+	start_key(key, RECORD_NOTE);
+	memcpy(key->data + 1, name, length);
+	key->length += length;
+	return 0;
+}
+
+/* ---- sealing ---- */
+
+uint64_t record_hash(const void *data, size_t length)
+{
+	return XXH3_64bits(data, length);
+}
+
+static uint64_t checksum(const void *key, size_t key_length, const void *value, size_t length)
+{
+	uint64_t place = XXH3_64bits(key, key_length);
+
+	/* Rotated, so that a record whose value equals its key does not come to zero. */
+	return (place << 32 | place >> 32) ^ XXH3_64bits(value, length);
+}
+
+void record_start(struct ft_writer *writer)
+{
+	const uint8_t version = RECORD_VERSION;
+
+	ft_write_raw(writer, &version, 1);
+}
+
+void record_seal(struct ft_writer *writer, const void *key, size_t key_length)
+{
+	uint8_t sum[RECORD_CHECKSUM_SIZE];
+
+	if (!ft_writer_ok(writer))
+		return;
+	record_put_u64(sum, checksum(key, key_length, writer->data, writer->length));
+	ft_write_raw(writer, sum, sizeof(sum));
+}
+
+bool record_open(const void *key, size_t key_length, const void *value, size_t length, struct ft_view *body)
+{
+	const uint8_t *bytes = value;
+
+	if (length < 1 + RECORD_CHECKSUM_SIZE)
+		return false;
+	length -= RECORD_CHECKSUM_SIZE;
+	if (record_get_u64(bytes + length) != checksum(key, key_length, bytes, length))
+		return false;
+	if (bytes[0] != RECORD_VERSION)
+		return false;
+	body->data = bytes + 1;
+	body->length = length - 1;
+	return true;
+}
+
+/* ---- meta ---- */
+
+enum { META_ELEMENTS = 8 };
+
+void record_write_meta(struct ft_writer *writer, const struct record_meta *meta)
+{
+	ft_write_array(writer, META_ELEMENTS);
+	ft_write_uint(writer, meta->format);
+	ft_write_text(writer, meta->uuid);
+	ft_write_uint(writer, meta->generation);
+	ft_write_uint(writer, meta->floor);
+	ft_write_uint(writer, meta->answers);
+	ft_write_uint(writer, meta->history);
+	ft_write_uint(writer, meta->next_job);
+	ft_write_uint(writer, meta->identities);
+}
+
+bool record_read_meta(struct ft_view body, struct record_meta *meta)
+{
+	struct ft_cursor cursor = ft_cursor_of(body.data, body.length);
+	uint32_t elements;
+
+	memset(meta, 0, sizeof(*meta));
+	if (!ft_read_array(&cursor, &elements) || elements < 1 || !ft_read_uint(&cursor, &meta->format))
+		return false;
+	/* What follows the format number is only known for our own format. */
+	if (meta->format != RECORD_FORMAT)
+		return true;
+	return elements == META_ELEMENTS && ft_read_text_into(&cursor, meta->uuid, sizeof(meta->uuid)) &&
+	        ft_read_uint(&cursor, &meta->generation) && ft_read_uint(&cursor, &meta->floor) &&
+	        ft_read_uint(&cursor, &meta->answers) && ft_read_uint(&cursor, &meta->history) &&
+	        ft_read_uint(&cursor, &meta->next_job) && ft_read_uint(&cursor, &meta->identities);
+}
+
+bool record_same_meta(const struct record_meta *a, const struct record_meta *b)
+{
+	return a->generation == b->generation && a->floor == b->floor && a->answers == b->answers &&
+	        a->history == b->history && a->next_job == b->next_job && a->identities == b->identities;
+}
+
+/* ---- problems and configs: flat lists of name and value ---- */
+
+void record_write_problem(struct ft_writer *writer, const struct ft_problem *problem)
+{
+	ft_write_array(writer, 2 * problem->count);
+	for (uint32_t i = 0; i < problem->count; i++) {
+		const struct ft_field *field = &problem->field[i];
+
+		ft_write_text(writer, field->name);
+		if (field->is_text)
+			ft_write_text(writer, field->text);
+		else
+			ft_write_int(writer, field->number);
+	}
+}
+
+/* Lookups spend their time here: what nearly every value is, short, is read without a call. What was written
+ * by us and has a sound checksum needs no check for NULs. */
+static inline bool take_text(struct ft_cursor *cursor, char *text, size_t size)
+{
+	size_t length;
+
+	if (cursor->at == cursor->end || (*cursor->at & 0xe0) != 0xa0)
+		return ft_read_text_into(cursor, text, size);
+	length = *cursor->at & 0x1f;
+	if (length >= size || length >= (size_t)(cursor->end - cursor->at))
+		return false;
+	memcpy(text, cursor->at + 1, length);
+	text[length] = '\0';
+	cursor->at += 1 + length;
+	return true;
+}
+
+static inline bool take_int(struct ft_cursor *cursor, int64_t *value)
+{
+	if (cursor->at == cursor->end || *cursor->at > 0x7f)
+		return ft_read_int(cursor, value);
+	*value = *cursor->at++;
+	return true;
+}
+
+static inline bool take_uint(struct ft_cursor *cursor, uint64_t *value)
+{
+	const uint8_t *at = cursor->at;
+	size_t left = (size_t)(cursor->end - at);
+
+	if (left > 0 && *at <= 0x7f) {
+		*value = *at;
+		cursor->at++;
+	} else if (left >= 5 && *at == 0xce) {
+		*value = record_get_u32(at + 1);
+		cursor->at += 5;
+	} else if (left >= 9 && *at == 0xcf) {
+		*value = record_get_u64(at + 1);
+		cursor->at += 9;
+	} else {
+		return ft_read_uint(cursor, value);
+	}
+	return true;
+}
+
+static inline bool take_array(struct ft_cursor *cursor, uint32_t *elements)
+{
+	if (cursor->at == cursor->end || (*cursor->at & 0xf0) != 0x90)
+		return ft_read_array(cursor, elements);
+	*elements = *cursor->at++ & 0x0f;
+	return true;
+}
+
+static bool read_problem(struct ft_cursor *cursor, struct ft_problem *problem)
+{
+	uint32_t elements;
+
+	if (!take_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_FIELDS_MAX)
+		return false;
+	problem->count = elements / 2;
+	for (uint32_t i = 0; i < problem->count; i++) {
+		struct ft_field *field = &problem->field[i];
+
+		if (!take_text(cursor, field->name, sizeof(field->name)) || cursor->at == cursor->end)
+			return false;
+		field->is_text = (*cursor->at & 0xe0) == 0xa0;
+		field->number = 0;
+		field->text[0] = '\0';
+		if (field->is_text ? !take_text(cursor, field->text, sizeof(field->text))
+		                   : !take_int(cursor, &field->number))
+			return false;
+	}
+	return true;
+}
+
+static void write_config(struct ft_writer *writer, const struct ft_config *config)
+{
+	ft_write_array(writer, 2 * config->count);
+	for (uint32_t i = 0; i < config->count; i++) {
+		ft_write_text(writer, config->knob[i].name);
+		ft_write_int(writer, config->knob[i].value);
+	}
+}
+
+static bool read_config(struct ft_cursor *cursor, struct ft_config *config)
+{
+	uint32_t elements;
+
+	if (!take_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
+		return false;
+	config->count = elements / 2;
+	for (uint32_t i = 0; i < config->count; i++) {
+		struct ft_knob_value *knob = &config->knob[i];
+
+		if (!take_text(cursor, knob->name, sizeof(knob->name)) || !take_int(cursor, &knob->value))
+			return false;
+	}
+	return true;
+}
+
+static bool read_u32(struct ft_cursor *cursor, uint32_t *value)
+{
+	struct ft_cursor before = *cursor;
+	uint64_t wide;
+
+	if (!take_uint(cursor, &wide) || wide > UINT32_MAX) {
+		*cursor = before;
+		return false;
+	}
+	*value = (uint32_t)wide;
+	return true;
+}
+
+/* ---- answers ---- */
+
+enum {
+	ANSWER_ELEMENTS = 5,
+	PIN_ELEMENTS = 3,
+	WINNER_ELEMENTS = 11,
+	WINNER_ELEMENTS_BUSY = 10,  /* without the gain's bound */
+	WINNER_ELEMENTS_BEFORE = 9, /* nor whether it was disturbed */
+	IMPORT_ELEMENTS = 8,
+	IMPORT_ELEMENTS_BEFORE = 6 /* without the gain's bound, and whether it is settled */
+};
+
+void record_write_pin(struct ft_writer *writer, const struct store_pin *pin)
+{
+	if (!pin->set) {
+		ft_write_nil(writer);
+		return;
+	}
+	ft_write_array(writer, PIN_ELEMENTS);
+	write_config(writer, &pin->config);
+	ft_write_uint(writer, pin->user);
+	ft_write_uint(writer, pin->at_ns);
+}
+
+static bool read_pin(struct ft_cursor *cursor, struct store_pin *pin)
+{
+	uint32_t elements;
+
+	pin->set = !ft_read_nil(cursor);
+	if (!pin->set)
+		return true;
+	return take_array(cursor, &elements) && elements == PIN_ELEMENTS &&
+	        read_config(cursor, &pin->config) && read_u32(cursor, &pin->user) &&
+	        take_uint(cursor, &pin->at_ns);
+}
+
+void record_write_winner(struct ft_writer *writer, const struct store_winner *winner)
+{
+	if (!winner->set) {
+		ft_write_nil(writer);
+		return;
+	}
+	ft_write_array(writer, WINNER_ELEMENTS);
+	write_config(writer, &winner->config);
+	ft_write_uint(writer, winner->identity);
+	ft_write_uint(writer, winner->rule_revision);
+	ft_write_uint(writer, winner->space_hash);
+	ft_write_uint(writer, winner->time_ps);
+	ft_write_uint(writer, winner->default_time_ps);
+	ft_write_uint(writer, winner->tuned_at_ns);
+	ft_write_bool(writer, winner->conclusive);
+	ft_write_uint(writer, winner->job);
+	ft_write_bool(writer, winner->busy);
+	ft_write_uint(writer, winner->gain_least_ppm);
+}
+
+static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
+{
+	uint32_t elements;
+
+	winner->set = !ft_read_nil(cursor);
+	winner->busy = false;
+	winner->gain_least_ppm = 0;
+	if (!winner->set)
+		return true;
+	return take_array(cursor, &elements) && elements >= WINNER_ELEMENTS_BEFORE &&
+	        elements <= WINNER_ELEMENTS && read_config(cursor, &winner->config) &&
+	        read_u32(cursor, &winner->identity) && read_u32(cursor, &winner->rule_revision) &&
+	        take_uint(cursor, &winner->space_hash) && take_uint(cursor, &winner->time_ps) &&
+	        take_uint(cursor, &winner->default_time_ps) && take_uint(cursor, &winner->tuned_at_ns) &&
+	        ft_read_bool(cursor, &winner->conclusive) && take_uint(cursor, &winner->job) &&
+	        (elements < WINNER_ELEMENTS_BUSY || ft_read_bool(cursor, &winner->busy)) &&
+	        (elements < WINNER_ELEMENTS || take_uint(cursor, &winner->gain_least_ppm));
+}
+
+void record_write_import(struct ft_writer *writer, const struct store_import *import)
+{
+	if (!import->set) {
+		ft_write_nil(writer);
+		return;
+	}
+	ft_write_array(writer, IMPORT_ELEMENTS);
+	write_config(writer, &import->config);
+	ft_write_text(writer, import->origin);
+	ft_write_text(writer, import->identity);
+	ft_write_uint(writer, import->time_ps);
+	ft_write_uint(writer, import->default_time_ps);
+	ft_write_uint(writer, import->at_ns);
+	ft_write_uint(writer, import->gain_least_ppm);
+	ft_write_bool(writer, import->unsettled);
+}
+
+static bool read_import(struct ft_cursor *cursor, struct store_import *import)
+{
+	uint32_t elements;
+
+	import->set = !ft_read_nil(cursor);
+	if (!import->set)
+		return true;
+	import->gain_least_ppm = 0;
+	import->unsettled = false;
+	return take_array(cursor, &elements) &&
+	        (elements == IMPORT_ELEMENTS || elements == IMPORT_ELEMENTS_BEFORE) &&
+	        read_config(cursor, &import->config) &&
+	        ft_read_text_into(cursor, import->origin, sizeof(import->origin)) &&
+	        ft_read_text_into(cursor, import->identity, sizeof(import->identity)) &&
+	        take_uint(cursor, &import->time_ps) && take_uint(cursor, &import->default_time_ps) &&
+	        take_uint(cursor, &import->at_ns) &&
+	        (elements == IMPORT_ELEMENTS_BEFORE ||
+	                (take_uint(cursor, &import->gain_least_ppm) &&
+	                        ft_read_bool(cursor, &import->unsettled)));
+}
+
+void record_write_answer(struct ft_writer *writer, const struct record_answer *answer)
+{
+	ft_write_array(writer, ANSWER_ELEMENTS);
+	ft_write_uint(writer, answer->generation);
+	ft_write_raw(writer, answer->problem.data, answer->problem.length);
+	ft_write_raw(writer, answer->pin.data, answer->pin.length);
+	ft_write_raw(writer, answer->winner.data, answer->winner.length);
+	ft_write_raw(writer, answer->import.data, answer->import.length);
+}
+
+bool record_split_answer(struct ft_view body, struct record_answer *answer)
+{
+	struct ft_cursor cursor = ft_cursor_of(body.data, body.length);
+	uint32_t elements;
+
+	return ft_read_array(&cursor, &elements) && elements == ANSWER_ELEMENTS &&
+	        ft_read_uint(&cursor, &answer->generation) && ft_read_view(&cursor, &answer->problem) &&
+	        ft_read_view(&cursor, &answer->pin) && ft_read_view(&cursor, &answer->winner) &&
+	        ft_read_view(&cursor, &answer->import);
+}
+
+bool record_slot_empty(struct ft_view slot)
+{
+	struct ft_cursor cursor = ft_cursor_of(slot.data, slot.length);
+
+	return ft_peek(&cursor) == FT_KIND_NIL;
+}
+
+bool record_read_answer(struct ft_view body, struct store_answer *answer)
+{
+	struct ft_cursor cursor = ft_cursor_of(body.data, body.length);
+	uint32_t elements;
+
+	return take_array(&cursor, &elements) && elements == ANSWER_ELEMENTS &&
+	        take_uint(&cursor, &answer->generation) && read_problem(&cursor, &answer->problem) &&
+	        read_pin(&cursor, &answer->pin) && read_winner(&cursor, &answer->winner) &&
+	        read_import(&cursor, &answer->import);
+}
+
+/* ---- history ---- */
+
+enum { HISTORY_ELEMENTS = 3 };
+
+void record_write_history(struct ft_writer *writer, const struct record_history *history)
+{
+	ft_write_array(writer, HISTORY_ELEMENTS);
+	ft_write_uint(writer, history->until);
+	ft_write_uint(writer, history->ended_ns);
+	if (history->was.data == NULL)
+		ft_write_nil(writer);
+	else
+		ft_write_raw(writer, history->was.data, history->was.length);
+}
+
+bool record_read_history(struct ft_view body, struct record_history *history)
+{
+	struct ft_cursor cursor = ft_cursor_of(body.data, body.length);
+	uint32_t elements;
+
+	memset(history, 0, sizeof(*history));
+	return ft_read_array(&cursor, &elements) && elements == HISTORY_ELEMENTS &&
+	        ft_read_uint(&cursor, &history->until) && ft_read_uint(&cursor, &history->ended_ns) &&
+	        (ft_read_nil(&cursor) || ft_read_view(&cursor, &history->was));
+}
+
+/* ---- trials ----
+ *
+ * Rewritten at every round of a sweep, hence packed: knob names stand once for all, samples are numbers of
+ * 7 bits a byte. */
+
+enum { TRIALS_ELEMENTS = 12, TRIAL_ELEMENTS = 12, TRIAL_NAMES_MAX = 256 };
+enum { TRIAL_VERIFIED = 1, TRIAL_DROPPED = 2 };
+
+struct knob_names {
+	uint32_t count;
+	bool in_order; /* every config's knobs have the first names, in this order */
+	const char *name[TRIAL_NAMES_MAX];
+};
+
+/* `likely` is where to look first. */
+static uint32_t find_knob_name(const struct knob_names *names, const char *name, uint32_t likely)
+{
+	uint32_t i = 0;
+
+	if (likely < names->count && strcmp(names->name[likely], name) == 0)
+		return likely;
+	while (i < names->count && strcmp(names->name[i], name) != 0)
+		i++;
+	return i;
+}
+
+static bool collect_knob_names(const struct trials *trials, struct knob_names *names)
+{
+	names->count = 0;
+	names->in_order = true;
+	for (uint32_t i = 0; i < trials->count; i++) {
+		const struct ft_config *config = &trials->trial[i].config;
+
+		for (uint32_t k = 0; k < config->count; k++) {
+			uint32_t at = find_knob_name(names, config->knob[k].name, k);
+
+			if (at == TRIAL_NAMES_MAX)
+				return false;
+			if (at == names->count)
+				names->name[names->count++] = config->knob[k].name;
+			names->in_order = names->in_order && at == k;
+		}
+	}
+	return true;
+}
+
+static void write_samples(struct ft_writer *writer, const uint64_t *sample, uint32_t rounds)
+{
+	uint8_t packed[FT_ROUNDS_MAX * 10];
+	size_t length = 0;
+
+	if (sample == NULL) {
+		ft_write_nil(writer);
+		return;
+	}
+	while (rounds > 0 && sample[rounds - 1] == 0)
+		rounds--;
+	for (uint32_t i = 0; i < rounds; i++) {
+		uint64_t rest = sample[i];
+
+		for (; rest >= 0x80; rest >>= 7)
+			packed[length++] = (uint8_t)(rest | 0x80);
+		packed[length++] = (uint8_t)rest;
+	}
+	ft_write_bytes(writer, packed, length);
+}
+
+static bool unpack_samples(const uint8_t *packed, size_t length, uint64_t *sample)
+{
+	uint32_t round = 0;
+	unsigned shift = 0;
+	uint64_t value = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		if (round == FT_ROUNDS_MAX || shift > 63)
+			return false;
+		value |= (uint64_t)(packed[i] & 0x7f) << shift;
+		shift += 7;
+		if ((packed[i] & 0x80) == 0) {
+			sample[round++] = value;
+			value = 0;
+			shift = 0;
+		}
+	}
+	return shift == 0;
+}
+
+static void write_trial(
+        struct ft_writer *writer, const struct trial *trial, const struct knob_names *names, uint32_t rounds)
+{
+	ft_write_array(writer, TRIAL_ELEMENTS);
+	ft_write_array(writer, 2 * trial->config.count);
+	for (uint32_t k = 0; k < trial->config.count; k++) {
+		ft_write_uint(
+		        writer, names->in_order ? k : find_knob_name(names, trial->config.knob[k].name, k));
+		ft_write_int(writer, trial->config.knob[k].value);
+	}
+	ft_write_uint(writer, trial->status);
+	ft_write_uint(
+	        writer, (trial->verified ? TRIAL_VERIFIED : 0u) | (trial->dropped ? TRIAL_DROPPED : 0u));
+	ft_write_uint(writer, trial->dropped_round);
+	ft_write_uint(writer, trial->same_as);
+	ft_write_text(writer, trial->code);
+	ft_write_uint(writer, trial->registers);
+	ft_write_uint(writer, trial->spills);
+	ft_write_uint(writer, trial->build_ns);
+	if (isfinite(trial->error))
+		ft_write_real(writer, trial->error);
+	else
+		ft_write_nil(writer); /* the reader takes finite numbers only */
+	ft_write_text(writer, trial->reason);
+	write_samples(writer, trial->sample_ps, rounds);
+}
+
+void record_write_trials(struct ft_writer *writer, const struct trials *trials)
+{
+	uint32_t rounds = trials->rounds < FT_ROUNDS_MAX ? trials->rounds : FT_ROUNDS_MAX;
+	struct knob_names names;
+
+	if (!collect_knob_names(trials, &names)) {
+		writer->failed = true;
+		return;
+	}
+	ft_write_array(writer, TRIALS_ELEMENTS);
+	ft_write_text(writer, trials->kernel);
+	record_write_problem(writer, &trials->problem);
+	ft_write_uint(writer, trials->seed);
+	ft_write_uint(writer, trials->rounds);
+	ft_write_uint(writer, trials->standard);
+	ft_write_int(writer, trials->winner);
+	ft_write_bool(writer, trials->conclusive);
+	ft_write_uint(writer, trials->sweep_ns);
+	ft_write_text(writer, trials->method);
+	ft_write_text(writer, trials->reason);
+	ft_write_array(writer, names.count);
+	for (uint32_t i = 0; i < names.count; i++)
+		ft_write_text(writer, names.name[i]);
+	ft_write_array(writer, trials->count);
+	for (uint32_t i = 0; i < trials->count; i++)
+		write_trial(writer, &trials->trial[i], &names, rounds);
+}
+
+struct name_table {
+	uint32_t count;
+	char name[TRIAL_NAMES_MAX][FT_NAME_SIZE];
+};
+
+static bool read_name_table(struct ft_cursor *cursor, struct name_table *names)
+{
+	if (!ft_read_array(cursor, &names->count) || names->count > TRIAL_NAMES_MAX)
+		return false;
+	for (uint32_t i = 0; i < names->count; i++)
+		if (!ft_read_text_into(cursor, names->name[i], FT_NAME_SIZE))
+			return false;
+	return true;
+}
+
+static bool read_indexed_config(
+        struct ft_cursor *cursor, const struct name_table *names, struct ft_config *config)
+{
+	uint32_t elements;
+
+	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
+		return false;
+	config->count = elements / 2;
+	for (uint32_t k = 0; k < config->count; k++) {
+		uint32_t at;
+
+		if (!read_u32(cursor, &at) || at >= names->count ||
+		        !ft_read_int(cursor, &config->knob[k].value))
+			return false;
+		memcpy(config->knob[k].name, names->name[at], FT_NAME_SIZE);
+	}
+	return true;
+}
+
+/* Returns whether the trial made sense; *memory turns false when it did and there was none left. */
+static bool read_trial(struct ft_cursor *cursor, const struct name_table *names, struct trials *trials,
+        uint32_t index, bool *memory)
+{
+	struct trial *trial = &trials->trial[index];
+	uint32_t elements, status, flags;
+	const uint8_t *packed;
+	size_t length;
+
+	if (!ft_read_array(cursor, &elements) || elements != TRIAL_ELEMENTS ||
+	        !read_indexed_config(cursor, names, &trial->config) || !read_u32(cursor, &status) ||
+	        status > TRIAL_PRUNED || !read_u32(cursor, &flags) ||
+	        !read_u32(cursor, &trial->dropped_round) || !read_u32(cursor, &trial->same_as) ||
+	        !ft_read_text_into(cursor, trial->code, sizeof(trial->code)) ||
+	        !ft_read_uint(cursor, &trial->registers) || !ft_read_uint(cursor, &trial->spills) ||
+	        !ft_read_uint(cursor, &trial->build_ns))
+		return false;
+	trial->status = (enum trial_status)status;
+	trial->verified = (flags & TRIAL_VERIFIED) != 0;
+	trial->dropped = (flags & TRIAL_DROPPED) != 0;
+	if (ft_read_nil(cursor))
+		trial->error = INFINITY;
+	else if (!ft_read_real(cursor, &trial->error))
+		return false;
+	if (!ft_read_text_into(cursor, trial->reason, sizeof(trial->reason)))
+		return false;
+	if (ft_read_nil(cursor))
+		return true;
+	if (!ft_read_bytes(cursor, &packed, &length))
+		return false;
+	if (trials_samples(trials, index) == NULL) {
+		*memory = false;
+		return true;
+	}
+	return unpack_samples(packed, length, trial->sample_ps);
+}
+
+static bool read_trials_head(struct ft_cursor *cursor, struct trials *trials)
+{
+	uint32_t elements;
+	int64_t winner;
+
+	if (!ft_read_array(cursor, &elements) || elements != TRIALS_ELEMENTS ||
+	        !ft_read_text_into(cursor, trials->kernel, sizeof(trials->kernel)) ||
+	        !read_problem(cursor, &trials->problem) || !ft_read_uint(cursor, &trials->seed) ||
+	        !read_u32(cursor, &trials->rounds) || !read_u32(cursor, &trials->standard) ||
+	        !ft_read_int(cursor, &winner) || winner < -1 || winner > INT32_MAX ||
+	        !ft_read_bool(cursor, &trials->conclusive) || !ft_read_uint(cursor, &trials->sweep_ns) ||
+	        !ft_read_text_into(cursor, trials->method, sizeof(trials->method)) ||
+	        !ft_read_text_into(cursor, trials->reason, sizeof(trials->reason)))
+		return false;
+	trials->winner = (int32_t)winner;
+	return true;
+}
+
+struct trials *record_read_trials(struct ft_view body, bool *sound)
+{
+	struct ft_cursor cursor = ft_cursor_of(body.data, body.length);
+	struct trials *trials = trials_new(0);
+	struct name_table names;
+	uint32_t count;
+	bool memory = true;
+
+	*sound = true;
+	if (trials == NULL)
+		return NULL;
+	/* Each trial takes more than a byte, so the count cannot ask for more memory than the body justifies.
+	 */
+	if (!read_trials_head(&cursor, trials) || !read_name_table(&cursor, &names) ||
+	        !ft_read_array(&cursor, &count) || count > body.length) {
+		*sound = false;
+		goto failed;
+	}
+	if (count > 0) {
+		trials->trial = calloc(count, sizeof(*trials->trial));
+		if (trials->trial == NULL)
+			goto failed;
+	}
+	trials->count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		*sound = read_trial(&cursor, &names, trials, i, &memory);
+		if (!*sound || !memory)
+			goto failed;
+	}
+	/* Indices are used without further checks by whoever reads the set. */
+	*sound = (trials->winner < 0 || (uint32_t)trials->winner < count) &&
+	        (count == 0 || trials->standard < count);
+	for (uint32_t i = 0; *sound && i < count; i++)
+		*sound = trials->trial[i].same_as < count;
+	if (!*sound)
+		goto failed;
+	return trials;
+failed:
+	trials_free(trials);
+	return NULL;
+}
