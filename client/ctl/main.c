@@ -6,8 +6,8 @@
 
 #include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
-#include "client/ctl/json.h"
-#include "client/ctl/output.h"
+#include "client/ctl/output/json.h"
+#include "client/ctl/output/output.h"
 #include "proto/error.h"
 
 static const struct command *const commands[] = {

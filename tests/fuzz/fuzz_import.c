@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "client/ctl/answers.h"
+#include "client/ctl/output/answers.h"
 
 enum { ROWS_MAX = 256 };
 

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/cache.h"
-#include "client/clock.h"
+#include "client/lib/cache.h"
+#include "client/lib/clock.h"
 #include "client_help.h"
 #include "fake_case.h"
 

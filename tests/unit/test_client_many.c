@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/clock.h"
+#include "client/lib/clock.h"
 #include "client/include/flytune/client.h"
 #include "client_help.h"
 #include "fake_case.h"

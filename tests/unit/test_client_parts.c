@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/breaker.h"
-#include "client/cache.h"
-#include "client/clock.h"
-#include "client/forced.h"
-#include "client/outcome.h"
-#include "client/sized.h"
+#include "client/lib/breaker.h"
+#include "client/lib/cache.h"
+#include "client/lib/clock.h"
+#include "client/lib/forced.h"
+#include "client/lib/outcome.h"
+#include "client/lib/sized.h"
 #include "client_help.h"
 
 static void the_pause_grows_to_its_cap_and_ends(void **state)

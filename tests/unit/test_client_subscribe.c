@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/clock.h"
+#include "client/lib/clock.h"
 #include "client/include/flytune/client.h"
 #include "client_help.h"
 #include "fake_case.h"

@@ -1,4 +1,4 @@
-/* Tests client/effect.c: what is said of each knob. */
+/* Tests client/lib/effect.c: what is said of each knob. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "client/effect.h"
+#include "client/lib/effect.h"
 
 /* A trial of two knobs, timed with `ratio`. */
 static void fill(struct flytune_trial *trial, int64_t a, int64_t b, double ratio, const char *code)

@@ -1,4 +1,4 @@
-/* Tests client/ctl/model.c: which norms published configurations ask for. */
+/* Tests client/ctl/commands/model.c: which norms published configurations ask for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "client/ctl/model.h"
+#include "client/ctl/commands/model.h"
 
 static int read_text(const char *text, struct model *model, char problem[FILE_PROBLEM_SIZE])
 {

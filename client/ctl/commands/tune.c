@@ -1,0 +1,438 @@
+/* flytunectl tune */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/arguments.h"
+#include "client/ctl/ctl.h"
+#include "client/ctl/output/format.h"
+#include "client/ctl/output/json.h"
+#include "client/ctl/commands/model.h"
+#include "client/ctl/output/output.h"
+#include "client/ctl/output/progress.h"
+#include "client/ctl/output/table.h"
+
+/* One problem on its way. */
+struct tuned {
+	const flytune_problem *problem;
+	bool ended;                   /* else only queued */
+	struct flytune_job job;       /* its number is 0: there was a winner already */
+	struct flytune_answer answer; /* once there is a winner */
+	uint64_t trials;
+};
+
+struct tuning {
+	struct ctl *ctl;
+	struct flytune_tune_options options;
+	bool wait;
+	struct tuned *tuned;
+	size_t count;
+	struct progress progress;
+	enum ctl_exit status; /* to end with, once all is told */
+};
+
+static bool has_answer(const struct tuned *tuned)
+{
+	return tuned->job.job == 0 || (tuned->ended && tuned->job.state == FLYTUNE_STATE_DONE);
+}
+
+static bool has_failed(const struct tuned *tuned)
+{
+	return tuned->ended && tuned->job.state != FLYTUNE_STATE_DONE;
+}
+
+/* ---- JSON ---- */
+
+static void json_tuned(struct document *json, const struct tuned *tuned)
+{
+	document_object(json, NULL);
+	if (has_answer(tuned)) {
+		json_answer_members(json, tuned->problem, &tuned->answer);
+	} else {
+		document_text(json, "kernel", flytune_problem_kernel(tuned->problem));
+		json_problem(json, "problem", tuned->problem);
+		json_text(json, "device", tuned->job.device);
+		document_null(json, "config");
+		document_null(json, "source");
+		document_text(json, "reason", tuned->job.reason);
+	}
+	if (tuned->job.job == 0) {
+		document_null(json, "job");
+		document_text(json, "state", flytune_state_word(FLYTUNE_STATE_DONE));
+	} else {
+		document_count(json, "job", tuned->job.job);
+		document_text(json, "state", tuned->ended ? flytune_state_word(tuned->job.state) : "queued");
+	}
+	document_count(json, "trials", tuned->trials);
+	document_real(json, "sweep_s", (double)tuned->job.sweep_ns / 1e9);
+	document_real(json, "waited_s", (double)tuned->job.waited_ns / 1e9);
+	document_end(json);
+}
+
+static void print_json(const struct tuning *tuning)
+{
+	struct document json = {0};
+
+	document_array(&json, NULL);
+	for (size_t i = 0; i < tuning->count; i++)
+		json_tuned(&json, &tuning->tuned[i]);
+	document_end(&json);
+	document_print(&json);
+}
+
+/* ---- text ---- */
+
+static void print_row(struct table *table, const struct tuned *tuned)
+{
+	const struct flytune_answer *answer = &tuned->answer;
+	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE];
+
+	table_add(table, "%s", format_problem(tuned->problem, text));
+	if (!has_answer(tuned)) {
+		table_add(table, "%s", "");
+		table_add(table, "%s", "");
+		table_add(table, "%s", "");
+		table_add(table, "%s", tuned->ended ? flytune_state_word(tuned->job.state) : "queued");
+		table_add(table, "%s", "");
+		table_add(table, "job %" PRIu64 "%s%s", tuned->job.job,
+		        tuned->job.reason[0] == '\0' ? "" : ": ", tuned->job.reason);
+		return;
+	}
+	table_add(table, "%s", format_config(answer->knob, answer->knob_count, text));
+	table_add(table, "%s", format_time(answer->time_ns * 1000, time));
+	table_add(table, "%s",
+	        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
+	                answer->unsettled, time));
+	table_add(table, "%s", flytune_source_word(answer->source));
+	table_add(table, "%s", tuned->job.sweep_ns == 0 ? "" : format_duration(tuned->job.sweep_ns, time));
+	if (tuned->job.job == 0)
+		table_add(table, "%s", "known already");
+	else
+		table_add(table, "job %" PRIu64, tuned->job.job);
+}
+
+static void print_table(const struct tuning *tuning)
+{
+	static const char *const head[] = {"PROBLEM", "CONFIG", ">TIME", ">GAIN", "SOURCE", ">SWEEP", "NOTE"};
+	struct table table;
+
+	table_init(&table, head, sizeof head / sizeof *head);
+	for (size_t i = 0; i < tuning->count; i++)
+		print_row(&table, &tuning->tuned[i]);
+	table_print(&table);
+}
+
+/* ---- the way of one problem ---- */
+
+static int on_event(void *data, const struct flytune_event *event)
+{
+	progress_event(data, event);
+	return 0;
+}
+
+static void count_trials(struct tuning *tuning, struct tuned *tuned)
+{
+	flytune_trial_list *list;
+	struct flytune_error error;
+
+	if (flytune_trials(tuning->ctl->client, tuned->problem, tuning->options.device, &list, &error) !=
+	        FLYTUNE_OK) {
+		/* The winner is known all the same, and is told. */
+		fprintf(stderr, "flytunectl: the trials cannot be counted: %s\n", error.message);
+		tuning->status = CTL_FAILED;
+		return;
+	}
+	if (tuned->job.job != 0)
+		progress_complete(&tuning->progress, list);
+	if (tuned->trials == 0)
+		tuned->trials = flytune_trial_list_count(list);
+	flytune_trial_list_free(list);
+}
+
+static enum ctl_exit await(struct tuning *tuning, struct tuned *tuned)
+{
+	struct flytune_error error;
+	enum flytune_code code;
+	char text[FORMAT_LONG_SIZE];
+
+	if (!tuning->ctl->json)
+		printf("%s %s: job %" PRIu64 "\n", flytune_problem_kernel(tuned->problem),
+		        format_problem(tuned->problem, text), tuned->job.job);
+	(void)output_flush();
+	progress_begin(&tuning->progress, tuning->ctl->json);
+	code = flytune_wait(tuning->ctl->client, &tuned->job, FLYTUNE_FOREVER,
+	        tuning->ctl->json ? NULL : on_event, &tuning->progress, &tuned->answer, &error);
+	if (code == FLYTUNE_OK) {
+		tuned->ended = true;
+		tuned->trials = tuned->job.trials;
+		count_trials(tuning, tuned);
+	}
+	progress_end(&tuning->progress);
+	if (code != FLYTUNE_OK)
+		return ctl_fail(tuning->ctl, &error);
+	if (has_failed(tuned))
+		fprintf(stderr, "flytunectl: job %" PRIu64 " %s%s%s\n", tuned->job.job,
+		        tuned->job.state == FLYTUNE_STATE_CANCELLED ? "was cancelled" : "failed",
+		        tuned->job.reason[0] == '\0' ? "" : ": ", tuned->job.reason);
+	return CTL_DONE;
+}
+
+/* All are queued before the first is waited for, so that the daemon can order them. */
+static enum ctl_exit tune_all(struct tuning *tuning)
+{
+	struct flytune_error error;
+
+	for (size_t i = 0; i < tuning->count; i++) {
+		struct tuned *tuned = &tuning->tuned[i];
+
+		flytune_job_init(&tuned->job);
+		flytune_answer_init(&tuned->answer);
+		if (flytune_tune(tuning->ctl->client, tuned->problem, &tuning->options, &tuned->job,
+		            &tuned->answer, &error) != FLYTUNE_OK)
+			return ctl_fail(tuning->ctl, &error);
+	}
+	for (size_t i = 0; i < tuning->count; i++) {
+		struct tuned *tuned = &tuning->tuned[i];
+
+		enum ctl_exit one = CTL_DONE;
+
+		if (tuned->job.job == 0)
+			count_trials(tuning, tuned);
+		else if (tuning->wait)
+			one = await(tuning, tuned);
+		if (one != CTL_DONE)
+			return one;
+		if (has_failed(tuned))
+			tuning->status = CTL_JOB_FAILED;
+	}
+	if (tuning->ctl->json)
+		print_json(tuning);
+	else
+		print_table(tuning);
+	return tuning->status;
+}
+
+/* ---- the problems of a model ---- */
+
+enum { MODEL_LIST_SIZE = 4096, MODEL_WORDS_MAX = 64 };
+
+/* What decoding and prefilling ask for, unless --m says otherwise. */
+static const char model_tokens[] = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192";
+
+static bool is_named(const char *name, const char *word)
+{
+	size_t length = strlen(name);
+
+	return strncmp(word, name, length) == 0 && (word[length] == '\0' || word[length] == '=');
+}
+
+/* Takes "--name value" or "--name=value" out of the words; the value is "" where there is none. */
+static const char *take_option(const char *name, int *count, char **words)
+{
+	const char *value = NULL;
+	size_t length = strlen(name);
+	int kept = 0;
+
+	for (int i = 0; i < *count; i++) {
+		if (is_named(name, words[i]) && words[i][length] == '=') {
+			value = words[i] + length + 1;
+		} else if (is_named(name, words[i])) {
+			value = i + 1 < *count && strncmp(words[i + 1], "--", 2) != 0 ? words[++i] : "";
+		} else {
+			words[kept++] = words[i];
+		}
+	}
+	*count = kept;
+	return value;
+}
+
+/* The rows of a norm for each number of tokens: "--m 1,2" of 32 heads is "32,64". */
+static bool list_rows(const char *tokens, int64_t rows, char list[MODEL_LIST_SIZE])
+{
+	size_t length = 0;
+
+	for (const char *at = tokens;; at++) {
+		char *end;
+		long long value = strtoll(at, &end, 10);
+
+		if (end == at || value < 1 || value > INT64_MAX / rows || (*end != ',' && *end != '\0') ||
+		        length >= MODEL_LIST_SIZE - 24)
+			return false;
+		length += (size_t)snprintf(list + length, MODEL_LIST_SIZE - length, "%s%lld",
+		        length > 0 ? "," : "", value * (long long)rows);
+		if (*end == '\0')
+			return true;
+		at = end;
+	}
+}
+
+static bool is_among(const struct problems *all, const flytune_problem *problem)
+{
+	char text[FORMAT_LONG_SIZE], other[FORMAT_LONG_SIZE];
+
+	format_problem(problem, text);
+	for (size_t i = 0; i < all->count; i++) {
+		if (strcmp(format_problem(all->problem[i], other), text) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Adds to `all`, which takes the problems over. */
+static bool join_problems(struct problems *all, struct problems *more)
+{
+	flytune_problem **grown =
+	        realloc(all->problem, (all->count + more->count + 1) * sizeof(flytune_problem *));
+
+	if (grown == NULL)
+		return false;
+	all->problem = grown;
+	/* 4 tokens of 8 heads are 1 token of 32. */
+	for (size_t i = 0; i < more->count; i++) {
+		if (is_among(all, more->problem[i]))
+			flytune_problem_free(more->problem[i]);
+		else
+			all->problem[all->count++] = more->problem[i];
+	}
+	free(more->problem);
+	*more = (struct problems){0};
+	return true;
+}
+
+static enum ctl_exit add_model_norm(const struct ctl *ctl, const struct norm *norm, const char *tokens,
+        const char *dtype, int count, char **words, const struct own_options *own, struct problems *all)
+{
+	char kernel[] = "rmsnorm", m_word[] = "--m", n_word[] = "--n", dtype_word[] = "--dtype";
+	char stride_word[] = "--row-stride", list[MODEL_LIST_SIZE], n[24], stride[24], type[16];
+	char *line[MODEL_WORDS_MAX] = {
+	        kernel, m_word, list, n_word, n, dtype_word, type, stride_word, stride};
+	int length = 9;
+	struct problems problems;
+	enum ctl_exit status;
+
+	if (!list_rows(tokens, norm->rows, list))
+		return ctl_usage(&command_tune, "--m is %.200s; it must be tokens, parted by commas", tokens);
+	snprintf(type, sizeof type, "%s", dtype);
+	snprintf(n, sizeof n, "%" PRId64, norm->n);
+	snprintf(stride, sizeof stride, "%" PRId64, norm->row_stride);
+	for (int i = 0; i < count && length < MODEL_WORDS_MAX; i++)
+		line[length++] = words[i];
+	status = problems_read(ctl, &command_tune, length, line, own, true, &problems);
+	if (status == CTL_DONE && !join_problems(all, &problems)) {
+		problems_free(&problems);
+		return ctl_short();
+	}
+	return status;
+}
+
+static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int count, char **words,
+        const struct own_options *own, struct problems *all)
+{
+	const char *tokens = take_option("--m", &count, words);
+	const char *dtype = take_option("--dtype", &count, words);
+	struct model model;
+	char problem[FILE_PROBLEM_SIZE];
+	enum ctl_exit status = CTL_DONE;
+
+	*all = (struct problems){0};
+	if (*path == '\0')
+		return ctl_usage(&command_tune, "--model needs the name of a file: a model's config.json");
+	for (int i = 0; i < count; i++) {
+		if (strcmp(words[i], "rmsnorm") == 0) {
+			memmove(words + i, words + i + 1, (size_t)(--count - i) * sizeof *words);
+			break;
+		}
+	}
+	for (int i = 0; i < count; i++) {
+		if (is_named("--n", words[i]) || is_named("--row-stride", words[i]))
+			return ctl_usage(&command_tune,
+			        "%.*s comes from the model's file: with --model only --m, --dtype and "
+			        "--weight-dtype can be given",
+			        (int)strcspn(words[i], "="), words[i]);
+	}
+	if (model_read(path, &model, problem) != 0)
+		return ctl_usage(&command_tune, "%s", problem);
+	if (dtype == NULL)
+		dtype = model.dtype;
+	if (dtype[0] == '\0')
+		return ctl_usage(&command_tune, "%s does not say its dtype: say --dtype", path);
+	for (size_t i = 0; i < model.count && status == CTL_DONE; i++) {
+		const struct norm *norm = &model.norm[i];
+
+		if (!ctl->json)
+			printf("%s: %s norm: n=%" PRId64 ", %" PRId64 " row%s a token, %" PRId64
+			       " elements apart, %s\n",
+			        model.type[0] != '\0' ? model.type : path, norm->what, norm->n, norm->rows,
+			        norm->rows == 1 ? "" : "s", norm->row_stride, dtype);
+		status = add_model_norm(
+		        ctl, norm, tokens != NULL ? tokens : model_tokens, dtype, count, words, own, all);
+	}
+	if (status != CTL_DONE)
+		problems_free(all);
+	return status;
+}
+
+static enum ctl_exit run(struct ctl *ctl, int count, char **words)
+{
+	struct tuning tuning = {.ctl = ctl};
+	bool force = false, no_wait = false;
+	int64_t priority = 0, budget_s = 0;
+	const char *device = NULL;
+	struct own_options own = {.device = &device,
+	        .force = &force,
+	        .no_wait = &no_wait,
+	        .priority = &priority,
+	        .budget_s = &budget_s};
+	struct problems problems;
+	const char *model = take_option("--model", &count, words);
+	enum ctl_exit status = model != NULL
+	        ? model_problems(ctl, model, count, words, &own, &problems)
+	        : problems_read(ctl, &command_tune, count, words, &own, true, &problems);
+
+	if (status != CTL_DONE)
+		return status;
+	flytune_tune_options_init(&tuning.options);
+	tuning.options.device = device;
+	tuning.options.force = force;
+	tuning.options.priority = (int32_t)priority;
+	tuning.options.budget_ms = budget_s * 1000;
+	tuning.wait = !no_wait;
+	tuning.count = problems.count;
+	tuning.tuned = calloc(problems.count > 0 ? problems.count : 1, sizeof *tuning.tuned);
+	if (tuning.tuned == NULL) {
+		problems_free(&problems);
+		return ctl_short();
+	}
+	for (size_t i = 0; i < problems.count; i++)
+		tuning.tuned[i].problem = problems.problem[i];
+	status = tune_all(&tuning);
+	free(tuning.tuned);
+	problems_free(&problems);
+	return status;
+}
+
+static void explain(void)
+{
+	puts("Fields take lists, --m 64,512 --n 4096,8192, and every combination is tuned. A problem that "
+	     "has a\n"
+	     "winner is not tuned again without --force. The sweep goes on if this command is "
+	     "interrupted.\n\n"
+	     "  --device ID        which device, as `devices` lists them; else the first\n"
+	     "  --force            sweep again although there is a winner\n"
+	     "  --no-wait          return once the jobs are queued\n"
+	     "  --priority N       -100 to 100, higher first; else 0\n"
+	     "  --budget SECONDS   of sweeping, a problem, all included; else as the daemon is set\n"
+	     "  --model FILE       instead of KERNEL and fields: the norms of a model, as its config.json\n"
+	     "                     describes it; --m then lists tokens, else powers of two up to 8192");
+}
+
+const struct command command_tune = {
+        .name = "tune",
+        .words = "{KERNEL --FIELD VALUE[,VALUE]... | --model FILE [--m LIST]} [OPTION]...",
+        .help = "Find the best configuration of problems, and wait for it",
+        .options = "device force no-wait priority budget model",
+        .run = run,
+        .explain = explain,
+        .takes_kernel = true,
+};

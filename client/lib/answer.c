@@ -1,0 +1,149 @@
+#include "client/lib/answer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const source_words[] = {
+        [FLYTUNE_SOURCE_UNKNOWN] = "unknown",
+        [FLYTUNE_SOURCE_PINNED] = "pinned",
+        [FLYTUNE_SOURCE_TUNED] = "tuned",
+        [FLYTUNE_SOURCE_IMPORTED] = "imported",
+        [FLYTUNE_SOURCE_NEAREST] = "nearest",
+        [FLYTUNE_SOURCE_DEFAULT] = "default",
+};
+
+enum { SOURCE_COUNT = sizeof source_words / sizeof *source_words };
+
+const char *flytune_source_word(enum flytune_source source)
+{
+	return (size_t)source < SOURCE_COUNT ? source_words[source] : "unknown";
+}
+
+static enum flytune_source source_of(const char *word)
+{
+	for (size_t i = 1; i < SOURCE_COUNT; i++) {
+		if (strcmp(source_words[i], word) == 0)
+			return (enum flytune_source)i;
+	}
+	return FLYTUNE_SOURCE_UNKNOWN;
+}
+
+int64_t flytune_answer_get(const struct flytune_answer *answer, const char *knob, int64_t otherwise)
+{
+	for (uint32_t i = 0; i < answer->knob_count && i < FLYTUNE_KNOBS_MAX; i++) {
+		if (strcmp(answer->knob[i].name, knob) == 0)
+			return answer->knob[i].value;
+	}
+	return otherwise;
+}
+
+uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX])
+{
+	for (uint32_t i = 0; i < config->count; i++) {
+		memcpy(knob[i].name, config->knob[i].name, sizeof knob[i].name);
+		knob[i].value = config->knob[i].value;
+	}
+	return config->count;
+}
+
+int answer_read(struct ft_view data, const struct connection *connection, struct flytune_answer *answer,
+        struct cache_terms *terms, struct ft_error *error)
+{
+	struct ft_answer read;
+
+	/* Names end early: equal answers are to be equal bytes. */
+	memset(&read.config, 0, sizeof read.config);
+	if (ft_decode(&ft_answer_message, data, &read, error) != 0)
+		return -1;
+	memset(answer, 0, sizeof *answer);
+	answer->size = sizeof *answer;
+	answer->source = source_of(read.source);
+	snprintf(answer->reason, sizeof answer->reason, "%s", read.reason);
+	snprintf(answer->device, sizeof answer->device, "%s", read.device);
+	snprintf(answer->store, sizeof answer->store, "%s", connection->hello.store);
+	snprintf(answer->identity, sizeof answer->identity, "%s", read.identity);
+	answer->generation = read.generation;
+	answer->time_ns = read.time_ns;
+	answer->default_time_ns = read.default_time_ns;
+	answer->gain_least_ppm = read.gain_least_ppm;
+	answer->unsettled = read.unsettled;
+	answer->tuned_at_ns = read.tuned_at_ns;
+	answer->tuned_m = read.tuned_m;
+	answer->revision = read.revision;
+	answer->knob_count = answer_knobs(&read.config, answer->knob);
+	if (terms != NULL) {
+		bool of_board = read.stripe > 0 && read.stripe <= FT_BOARD_STRIPES;
+
+		*terms = (struct cache_terms){
+		        .serial = of_board ? connection->board : 0,
+		        .stripe = of_board ? (uint32_t)(read.stripe - 1) : 0,
+		        .version = read.version,
+		};
+	}
+	return 0;
+}
+
+/* "cuda:0" is of the kind cuda; a PCI address does not tell. */
+static bool kind_of(const char *device, char kind[16])
+{
+	static const char *const kinds[] = {"cpu", "hip", "cuda"};
+
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		size_t length = strlen(kinds[i]);
+
+		if (strncmp(device, kinds[i], length) == 0 &&
+		        (device[length] == ':' || device[length] == '\0')) {
+			snprintf(kind, 16, "%s", kinds[i]);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void guess_traits(flytune_client *client, const char *kind, struct ft_traits *traits)
+{
+	pthread_mutex_lock(&client->lock);
+	*traits = client->traits;
+	pthread_mutex_unlock(&client->lock);
+	if (strcmp(traits->kind, kind) == 0)
+		return;
+	ft_traits_guess(kind, traits);
+	pthread_mutex_lock(&client->lock);
+	client->traits = *traits;
+	pthread_mutex_unlock(&client->lock);
+}
+
+int answer_standard(flytune_client *client, const flytune_problem *problem, const char *device,
+        const char *reason, struct flytune_answer *answer, struct ft_error *error)
+{
+	struct ft_traits traits;
+	struct ft_config config;
+	char kind[16], last[FT_DEVICE_ID_SIZE];
+
+	if (!problem->admitted) {
+		*error = problem->refusal;
+		return -1;
+	}
+	pthread_mutex_lock(&client->lock);
+	memcpy(last, client->last_device, sizeof last);
+	pthread_mutex_unlock(&client->lock);
+	if (!kind_of(device, kind) && !kind_of(last, kind))
+		snprintf(kind, sizeof kind, "%s", client->guessed_kind);
+
+	memset(answer, 0, sizeof *answer);
+	answer->size = sizeof *answer;
+	answer->flags = FLYTUNE_ANSWER_AWAY;
+	answer->source = FLYTUNE_SOURCE_DEFAULT;
+	snprintf(answer->reason, sizeof answer->reason, "%s", reason);
+	if (*device != '\0')
+		snprintf(answer->device, sizeof answer->device, "%s", device);
+	else if (last[0] != '\0')
+		snprintf(answer->device, sizeof answer->device, "%s", last);
+	else
+		snprintf(answer->device, sizeof answer->device, "%s:0", kind);
+	guess_traits(client, kind, &traits);
+	problem->built_in->standard(&problem->whole, &traits, &config);
+	answer->revision = problem->built_in->schema(kind)->revision;
+	answer->knob_count = answer_knobs(&config, answer->knob);
+	return 0;
+}

@@ -1,0 +1,17 @@
+/* Makes the public answer out of the daemon's, or out of the default where the daemon is away. */
+#ifndef FLYTUNE_CLIENT_ANSWER_H
+#define FLYTUNE_CLIENT_ANSWER_H
+
+#include "client/lib/handle.h"
+
+/* Copies knobs; returns their count. */
+uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX]);
+/* From a message's `answer`, under the store that the connection serves; with how long it stands, unless `terms` is
+ * NULL. */
+int answer_read(struct ft_view data, const struct connection *connection, struct flytune_answer *answer,
+        struct cache_terms *terms, struct ft_error *error);
+/* The analytic default. Fails if this library does not know the kernel, or the kernel refuses the problem. */
+int answer_standard(flytune_client *client, const flytune_problem *problem, const char *device,
+        const char *reason, struct flytune_answer *answer, struct ft_error *error);
+
+#endif

@@ -1,0 +1,108 @@
+/* Pinning, freeing and forgetting answers; pausing and resuming the queue. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/lib/cancel.h"
+#include "client/lib/handle.h"
+#include "client/lib/outcome.h"
+#include "client/lib/problem.h"
+#include "client/lib/sized.h"
+
+static enum flytune_code change_answer(flytune_client *client, const char *method,
+        struct ft_change_request *request, const flytune_problem *problem, const char *device,
+        struct flytune_change *change, struct flytune_error *out)
+{
+	UNCANCELLED;
+	struct flytune_change read;
+	struct ft_change_reply changed;
+	struct connection *connection;
+	struct ft_envelope reply;
+	struct ft_error error;
+	enum flytune_code code;
+
+	if (change != NULL && sized_length(change) < sizeof change->size)
+		return outcome_unsized(out, "flytune_change");
+	if (client_device(client, device, request->device, &error) != 0)
+		return outcome(out, &error);
+	memcpy(request->kernel, problem->kernel, sizeof request->kernel);
+	request->problem = problem->given;
+	code = client_ask(client, method, &ft_change_request_message, request, &connection, &reply, out);
+	if (code != FLYTUNE_OK)
+		return code;
+	if (ft_decode(&ft_change_reply_message, reply.body, &changed, &error) != 0) {
+		client_drop(client, connection, NULL);
+		return outcome(out, &error);
+	}
+	client_give(client, connection);
+	flytune_change_init(&read);
+	read.generation = changed.generation;
+	read.was_set = changed.was_set;
+	snprintf(read.store, sizeof read.store, "%s", changed.store);
+	if (change != NULL)
+		sized_out(change, &read, sizeof read);
+	return FLYTUNE_OK;
+}
+
+enum flytune_code flytune_pin(flytune_client *client, const flytune_problem *problem, const char *device,
+        const struct flytune_knob *knobs, size_t count, struct flytune_change *change,
+        struct flytune_error *out)
+{
+	struct ft_change_request request = {0};
+	struct ft_error error;
+
+	for (size_t i = 0; i < count; i++) {
+		/* A caller's name need not end where it should. */
+		if (memchr(knobs[i].name, '\0', sizeof knobs[i].name) == NULL) {
+			ft_fail(&error, FT_E_BAD_VALUE, "knob number %zu has no name under %d bytes", i + 1,
+			        FLYTUNE_NAME_SIZE);
+			return outcome(out, &error);
+		}
+		if (ft_config_find(&request.config, knobs[i].name) != NULL) {
+			ft_fail_field(&error, FT_E_BAD_REQUEST, knobs[i].name, "given twice", "given once");
+			return outcome(out, &error);
+		}
+		if (ft_config_set(&request.config, knobs[i].name, knobs[i].value, &error) != 0)
+			return outcome(out, &error);
+	}
+	return change_answer(client, "pin", &request, problem, device, change, out);
+}
+
+enum flytune_code flytune_unpin(flytune_client *client, const flytune_problem *problem, const char *device,
+        struct flytune_change *change, struct flytune_error *out)
+{
+	struct ft_change_request request = {0};
+
+	return change_answer(client, "unpin", &request, problem, device, change, out);
+}
+
+enum flytune_code flytune_forget(flytune_client *client, const flytune_problem *problem, const char *device,
+        struct flytune_change *change, struct flytune_error *out)
+{
+	struct ft_change_request request = {0};
+
+	return change_answer(client, "forget", &request, problem, device, change, out);
+}
+
+static enum flytune_code set_paused(flytune_client *client, const char *method, struct flytune_error *out)
+{
+	UNCANCELLED;
+	struct ft_empty request = {0};
+	struct connection *connection;
+	struct ft_envelope reply;
+	enum flytune_code code =
+	        client_ask(client, method, &ft_empty_message, &request, &connection, &reply, out);
+
+	if (code == FLYTUNE_OK)
+		client_give(client, connection);
+	return code;
+}
+
+enum flytune_code flytune_pause(flytune_client *client, struct flytune_error *out)
+{
+	return set_paused(client, "pause", out);
+}
+
+enum flytune_code flytune_resume(flytune_client *client, struct flytune_error *out)
+{
+	return set_paused(client, "resume", out);
+}

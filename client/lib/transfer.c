@@ -1,0 +1,452 @@
+/* Export and import: answers on their way from store to store. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/lib/answer.h"
+#include "client/lib/cancel.h"
+#include "client/lib/list.h"
+#include "client/lib/outcome.h"
+#include "client/lib/sized.h"
+#include "client/lib/values.h"
+
+enum {
+	ROWS_AT_ONCE = 256,
+	BYTES_AT_ONCE = 512 << 10, /* with one more row it still is within what the daemon takes */
+	NOTES_KEPT = 1000,
+	COMMIT_PATIENCE = 12, /* times that of another call: a large import takes its time on disk */
+	COMMIT_ROWS = 16384,  /* that the daemon commits at once: once more that time for each */
+};
+
+/* ---- export ---- */
+
+static int show_row(struct ft_view view, struct flytune_row *shown, struct ft_error *error)
+{
+	struct ft_row row;
+
+	if (ft_decode(&ft_row_message, view, &row, error) != 0)
+		return -1;
+	flytune_row_init(shown);
+	snprintf(shown->kernel, sizeof shown->kernel, "%s", row.kernel);
+	snprintf(shown->device, sizeof shown->device, "%s", row.device);
+	snprintf(shown->identity, sizeof shown->identity, "%s", row.identity);
+	snprintf(shown->origin, sizeof shown->origin, "%s", row.origin);
+	shown->time_ps = row.time_ps;
+	shown->default_time_ps = row.default_time_ps;
+	shown->gain_least_ppm = row.gain_least_ppm;
+	shown->unsettled = row.unsettled;
+	shown->tuned_at_ns = row.tuned_at_ns;
+	shown->pinned_at_ns = row.pinned_at_ns;
+	shown->field_count = values_show(&row.problem, shown->field);
+	shown->knob_count = answer_knobs(&row.config, shown->knob);
+	shown->pin_count = answer_knobs(&row.pin, shown->pin);
+	return 0;
+}
+
+struct export
+{
+	flytune_row_fn rows;
+	void *data;
+	struct flytune_row *row;
+	bool stopped;
+};
+
+static int show_rows(struct export *export, struct ft_view rows, struct ft_error *error)
+{
+	struct ft_cursor cursor = ft_cursor_of(rows.data, rows.length);
+	struct ft_view view;
+	uint32_t count;
+
+	if (!ft_read_array(&cursor, &count))
+		return ft_fail(error, FT_E_BAD_FRAME, "flytuned sent something else than a list");
+	for (uint32_t i = 0; i < count && !export->stopped; i++) {
+		if (!ft_read_view(&cursor, &view))
+			return ft_fail(error, FT_E_BAD_FRAME, "flytuned sent a list that ends early");
+		if (show_row(view, export->row, error) != 0)
+			return -1;
+		export->stopped = export->rows(export->data, export->row) != 0;
+	}
+	return 0;
+}
+
+static void note_reply(const struct ft_export_reply *reply, struct flytune_export_info *info)
+{
+	snprintf(info->store, sizeof info->store, "%s", reply->store);
+	info->generation = reply->generation;
+	info->hidden += reply->hidden;
+}
+
+/* One step. *place is where the next goes on; its length is 0 when there is none. */
+static enum flytune_code export_step(flytune_client *client, struct export *export,
+        struct ft_export_request *request, uint8_t *place, size_t place_size, size_t *place_length,
+        struct flytune_export_info *info, struct flytune_error *out)
+{
+	struct connection *connection;
+	struct ft_export_reply export_reply;
+	struct ft_envelope reply = {0};
+	struct ft_error error;
+	enum flytune_code code =
+	        client_ask(client, "export", &ft_export_request_message, request, &connection, &reply, out);
+
+	if (code != FLYTUNE_OK)
+		return code;
+	if (ft_decode(&ft_export_reply_message, reply.body, &export_reply, &error) != 0)
+		goto fail;
+	if (export_reply.place.length > place_size) {
+		ft_fail(&error, FT_E_BAD_FRAME, "flytuned gave a place that this library cannot keep");
+		goto fail;
+	}
+	note_reply(&export_reply, info);
+	*place_length = export_reply.place.length;
+	if (*place_length > 0)
+		memcpy(place, export_reply.place.data, *place_length);
+	snprintf(request->generation, sizeof request->generation, "%.36s:%llu", export_reply.store,
+	        (unsigned long long)export_reply.generation);
+	if (show_rows(export, export_reply.rows, &error) != 0)
+		goto fail;
+	client_give(client, connection);
+	if (!export->stopped)
+		return FLYTUNE_OK;
+	ft_fail(&error, FT_E_CANCELLED, "the export was ended by the program's own callback");
+	return outcome(out, &error);
+fail:
+	client_drop(client, connection, NULL);
+	return outcome(out, &error);
+}
+
+enum flytune_code flytune_export(flytune_client *client, flytune_row_fn rows, void *data,
+        struct flytune_export_info *info, struct flytune_error *out)
+{
+	UNCANCELLED;
+	struct export export = {.rows = rows, .data = data};
+	struct ft_export_request request = {0};
+	struct flytune_export_info told;
+	enum flytune_code code;
+	struct ft_error error;
+	uint8_t place[64];
+	size_t length = 0;
+
+	if (info != NULL && sized_length(info) < sizeof info->size)
+		return outcome_unsized(out, "flytune_export_info");
+	export.row = calloc(1, sizeof *export.row);
+	if (export.row == NULL) {
+		ft_fail(&error, FT_E_MEMORY, "out of memory");
+		return outcome(out, &error);
+	}
+	flytune_export_info_init(&told);
+	memcpy(request.generation, client->token, sizeof request.generation);
+	/* The first step says the generation, and the others go on in it. */
+	do {
+		request.place = (struct ft_view){length > 0 ? place : NULL, length};
+		code = export_step(client, &export, &request, place, sizeof place, &length, &told, out);
+	} while (code == FLYTUNE_OK && length > 0);
+	free(export.row);
+	if (code == FLYTUNE_OK && info != NULL)
+		sized_out(info, &told, sizeof told);
+	return code;
+}
+
+/* ---- import ---- */
+
+struct flytune_import {
+	flytune_client *client;
+	struct connection *connection; /* NULL: after a failure, or the commit */
+	struct ft_writer rows;         /* not sent yet */
+	uint32_t count;
+	struct flytune_import_note *note;
+	size_t note_count;
+	uint64_t notes; /* all of them, those too that are not kept */
+	struct ft_import_reply last;
+	struct ft_error error; /* of the failure */
+};
+
+static enum flytune_code fail_import(flytune_import *import, struct flytune_error *out)
+{
+	if (import->connection != NULL)
+		client_drop(import->client, import->connection, NULL);
+	import->connection = NULL;
+	return outcome(out, &import->error);
+}
+
+/* Asks on the import's own connection, since the daemon ties rows to it. */
+static enum flytune_code ask(flytune_import *import, const char *method, const struct ft_message *message,
+        const void *body, int patience, struct ft_envelope *reply, struct flytune_error *out)
+{
+	flytune_client *client = import->client;
+
+	if (import->connection == NULL)
+		return outcome(out, &import->error);
+	if (connection_call(import->connection, method, message, body,
+	            clock_after(client->call_timeout_ms * patience), NULL, NULL, reply,
+	            &import->error) == CALL_DONE)
+		return FLYTUNE_OK;
+	return fail_import(import, out);
+}
+
+enum flytune_code flytune_import_begin(
+        flytune_client *client, flytune_import **made, struct flytune_error *out)
+{
+	UNCANCELLED;
+	flytune_import *import = calloc(1, sizeof *import);
+	struct ft_empty request = {0};
+	struct ft_envelope reply = {0};
+	struct ft_error error;
+
+	if (import == NULL) {
+		ft_fail(&error, FT_E_MEMORY, "out of memory");
+		return outcome(out, &error);
+	}
+	client_enter(client);
+	import->client = client;
+	ft_writer_init_growing(&import->rows, (size_t)2 * BYTES_AT_ONCE);
+	if (client_call_own(client, "import_begin", &ft_empty_message, &request,
+	            clock_after(client->call_timeout_ms), NULL, NULL, &import->connection, &reply,
+	            &error) != CALL_DONE) {
+		import->connection = NULL;
+		flytune_import_free(import);
+		return outcome(out, &error);
+	}
+	*made = import;
+	return FLYTUNE_OK;
+}
+
+static int keep_note(struct ft_view data, void *element, struct ft_error *error)
+{
+	struct flytune_import_note *shown = element;
+	struct ft_import_note note;
+
+	if (ft_decode(&ft_import_note_message, data, &note, error) != 0)
+		return -1;
+	flytune_import_note_init(shown);
+	shown->row = note.row;
+	shown->usable = note.usable;
+	snprintf(shown->field, sizeof shown->field, "%s", note.field);
+	snprintf(shown->reason, sizeof shown->reason, "%s", note.reason);
+	return 0;
+}
+
+static int keep_notes(flytune_import *import, struct ft_view notes)
+{
+	void *array = NULL;
+	size_t count, keep;
+	struct flytune_import_note *grown;
+
+	if (notes.data == NULL)
+		return 0;
+	if (list_read(notes, sizeof *import->note, keep_note, &array, &count, &import->error) != 0)
+		return -1;
+	import->notes += count;
+	keep = NOTES_KEPT - import->note_count < count ? NOTES_KEPT - import->note_count : count;
+	if (keep > 0) {
+		grown = realloc(import->note, (import->note_count + keep) * sizeof *grown);
+		if (grown == NULL) {
+			free(array);
+			return ft_fail(&import->error, FT_E_MEMORY, "out of memory");
+		}
+		memcpy(grown + import->note_count, array, keep * sizeof *grown);
+		import->note = grown;
+		import->note_count += keep;
+	}
+	free(array);
+	return 0;
+}
+
+/* Sends what has been gathered. */
+static enum flytune_code send_rows(flytune_import *import, struct flytune_error *out)
+{
+	struct ft_import_request request;
+	struct ft_writer list;
+	struct ft_envelope reply = {0};
+	enum flytune_code code;
+
+	if (import->count == 0)
+		return import->connection != NULL ? FLYTUNE_OK : outcome(out, &import->error);
+	ft_writer_init_growing(&list, (size_t)4 * BYTES_AT_ONCE);
+	ft_write_array(&list, import->count);
+	ft_write_raw(&list, import->rows.data, import->rows.length);
+	if (!ft_writer_ok(&list) || !ft_writer_ok(&import->rows)) {
+		ft_writer_free(&list);
+		ft_fail(&import->error, FT_E_MEMORY, "out of memory");
+		return fail_import(import, out);
+	}
+	request.rows = (struct ft_view){list.data, list.length};
+	code = ask(import, "import_rows", &ft_import_request_message, &request, 1, &reply, out);
+	ft_writer_free(&list);
+	ft_writer_reset(&import->rows);
+	import->count = 0;
+	if (code != FLYTUNE_OK)
+		return code;
+	if (ft_decode(&ft_import_reply_message, reply.body, &import->last, &import->error) != 0 ||
+	        keep_notes(import, import->last.notes) != 0)
+		return fail_import(import, out);
+	return FLYTUNE_OK;
+}
+
+static bool ends(const char *text, size_t size)
+{
+	return memchr(text, '\0', size) != NULL;
+}
+
+static int read_knobs(
+        const struct flytune_knob *knob, uint32_t count, struct ft_config *config, struct ft_error *error)
+{
+	if (count > FLYTUNE_KNOBS_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "a config has at most %d knobs", FLYTUNE_KNOBS_MAX);
+	for (uint32_t i = 0; i < count; i++) {
+		if (!ends(knob[i].name, sizeof knob[i].name))
+			return ft_fail(error, FT_E_BAD_VALUE, "a knob's name does not end");
+		if (ft_config_find(config, knob[i].name) != NULL)
+			return ft_fail_field(
+			        error, FT_E_BAD_REQUEST, knob[i].name, "given twice", "given once");
+		if (ft_config_set(config, knob[i].name, knob[i].value, error) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int read_fields(const struct flytune_row *given, struct ft_problem *problem, struct ft_error *error)
+{
+	if (given->field_count > FLYTUNE_FIELDS_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "a problem has at most %d fields", FLYTUNE_FIELDS_MAX);
+	for (uint32_t i = 0; i < given->field_count; i++) {
+		const struct flytune_value *field = &given->field[i];
+
+		if (!ends(field->name, sizeof field->name) || !ends(field->text, sizeof field->text))
+			return ft_fail(error, FT_E_BAD_VALUE, "a field's name or text does not end");
+		if (ft_problem_find(problem, field->name) != NULL)
+			return ft_fail_field(
+			        error, FT_E_BAD_REQUEST, field->name, "given twice", "given once");
+		if ((field->text[0] != '\0'
+		                    ? ft_problem_set_text(problem, field->name, field->text, error)
+		                    : ft_problem_set_number(problem, field->name, field->number, error)) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int read_row(const struct flytune_row *given, struct ft_row *row, struct ft_error *error)
+{
+	memset(row, 0, sizeof *row);
+	if (!ends(given->kernel, sizeof given->kernel) || !ends(given->device, sizeof given->device) ||
+	        !ends(given->identity, sizeof given->identity) || !ends(given->origin, sizeof given->origin))
+		return ft_fail(error, FT_E_BAD_VALUE, "a text of the row does not end");
+	snprintf(row->kernel, sizeof row->kernel, "%s", given->kernel);
+	snprintf(row->device, sizeof row->device, "%s", given->device);
+	snprintf(row->identity, sizeof row->identity, "%s", given->identity);
+	snprintf(row->origin, sizeof row->origin, "%s", given->origin);
+	row->time_ps = given->time_ps;
+	row->default_time_ps = given->default_time_ps;
+	row->gain_least_ppm = given->gain_least_ppm;
+	row->unsettled = given->unsettled != 0;
+	row->tuned_at_ns = given->tuned_at_ns;
+	row->pinned_at_ns = given->pinned_at_ns;
+	if (read_fields(given, &row->problem, error) != 0 ||
+	        read_knobs(given->knob, given->knob_count, &row->config, error) != 0)
+		return -1;
+	return read_knobs(given->pin, given->pin_count, &row->pin, error);
+}
+
+enum flytune_code flytune_import_add(
+        flytune_import *import, const struct flytune_row *given, struct flytune_error *out)
+{
+	UNCANCELLED;
+	struct flytune_row *whole = calloc(1, sizeof *whole);
+	struct ft_row *row = calloc(1, sizeof *row);
+	enum flytune_code code = FLYTUNE_OK;
+
+	client_enter(import->client);
+	if (import->connection == NULL) {
+		code = outcome(out, &import->error);
+	} else if (whole == NULL || row == NULL) {
+		ft_fail(&import->error, FT_E_MEMORY, "out of memory");
+		code = fail_import(import, out);
+	} else if (!sized_in(whole, sizeof *whole, given)) {
+		code = outcome_unsized(out, "flytune_row");
+	} else if (read_row(whole, row, &import->error) != 0) {
+		code = fail_import(import, out);
+	} else {
+		ft_encode(&import->rows, &ft_row_message, row);
+		import->count++;
+		if (import->count == ROWS_AT_ONCE || import->rows.length >= BYTES_AT_ONCE)
+			code = send_rows(import, out);
+	}
+	free(whole);
+	free(row);
+	return code;
+}
+
+static void report(const flytune_import *import, struct flytune_import_report *told)
+{
+	struct flytune_import_report read;
+
+	flytune_import_report_init(&read);
+	read.rows = import->last.rows;
+	read.usable = import->last.usable;
+	read.kept = import->last.kept;
+	read.notes = import->notes;
+	read.generation = import->last.generation;
+	snprintf(read.store, sizeof read.store, "%s", import->last.store);
+	if (told != NULL)
+		sized_out(told, &read, sizeof read);
+}
+
+enum flytune_code flytune_import_check(
+        flytune_import *import, struct flytune_import_report *told, struct flytune_error *out)
+{
+	UNCANCELLED;
+	enum flytune_code code;
+
+	if (told != NULL && sized_length(told) < sizeof told->size)
+		return outcome_unsized(out, "flytune_import_report");
+	client_enter(import->client);
+	code = send_rows(import, out);
+	if (code == FLYTUNE_OK)
+		report(import, told);
+	return code;
+}
+
+enum flytune_code flytune_import_commit(
+        flytune_import *import, struct flytune_import_report *told, struct flytune_error *out)
+{
+	UNCANCELLED;
+	enum flytune_code code = flytune_import_check(import, NULL, out);
+	struct ft_empty request = {0};
+	struct ft_envelope reply = {0};
+
+	if (code != FLYTUNE_OK)
+		return code;
+	if (told != NULL && sized_length(told) < sizeof told->size)
+		return outcome_unsized(out, "flytune_import_report");
+	code = ask(import, "import_commit", &ft_empty_message, &request,
+	        COMMIT_PATIENCE + (int)(import->last.rows / COMMIT_ROWS), &reply, out);
+	if (code != FLYTUNE_OK)
+		return code;
+	if (ft_decode(&ft_import_reply_message, reply.body, &import->last, &import->error) != 0)
+		return fail_import(import, out);
+	import->last.notes = (struct ft_view){NULL, 0};
+	client_give(import->client, import->connection);
+	import->connection = NULL;
+	ft_fail(&import->error, FT_E_BAD_REQUEST, "the import was committed already");
+	report(import, told);
+	return FLYTUNE_OK;
+}
+
+int flytune_import_get_note(const flytune_import *import, size_t index, struct flytune_import_note *note)
+{
+	return index < import->note_count &&
+	        sized_out(note, &import->note[index], sizeof import->note[index]);
+}
+
+void flytune_import_free(flytune_import *import)
+{
+	UNCANCELLED;
+
+	if (import == NULL)
+		return;
+	client_enter(import->client);
+	if (import->connection != NULL)
+		client_drop(import->client, import->connection, NULL);
+	ft_writer_free(&import->rows);
+	free(import->note);
+	free(import);
+}
