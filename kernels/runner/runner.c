@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "kernels/decide.h"
-#include "kernels/runner/hand.h"
+#include "kernels/runner/manual.h"
 #include "kernels/runner/sweep.h"
 #include "proto/clock.h"
 #include "proto/inbox.h"

@@ -4,7 +4,7 @@
 
 #include "kernels/runner/runner.h"
 
-#include "kernels/runner/backend_cpu.c" // NOLINT(bugprone-suspicious-include)
+#include "kernels/runner/cpu/backend_cpu.c" // NOLINT(bugprone-suspicious-include)
 
 static int prepare_fixed(
         struct ft_backend *backend, const struct ft_backend_sweep *sweep, struct ft_error *error)

@@ -224,7 +224,7 @@ def test_clang_builds_the_same_for_newer_targets(arch, n):
 @pytest.mark.parametrize("arch", ROCM + NEWER)
 def test_clang_builds_what_looks_at_outputs_and_the_faults_to_be_found(arch, tmp_path):
     tool("clang-19"), tool("ld.lld-19", "ld.lld"), tool("llvm-objdump-19")
-    clang(arch, 4096, "bf16", None, tmp_path / "check", source="kernels/runner/gpu_check.hip")
+    clang(arch, 4096, "bf16", None, tmp_path / "check", source="kernels/runner/gpu/gpu_check.hip")
     clang(arch, 4096, "bf16", None, tmp_path / "right")
     codes = {code_of(tmp_path / "right")}
     for fault in range(1, 7):

@@ -18,7 +18,7 @@ static void run_spoilt(struct ft_pool *pool, const struct ft_rmsnorm_cpu_rows *s
         const struct ft_rmsnorm_cpu_plan *plan, const struct ft_rmsnorm_cpu_call *call);
 
 #define ft_rmsnorm_cpu_run run_spoilt
-#include "kernels/runner/backend_cpu.c" // NOLINT(bugprone-suspicious-include)
+#include "kernels/runner/cpu/backend_cpu.c" // NOLINT(bugprone-suspicious-include)
 #undef ft_rmsnorm_cpu_run
 
 /* N if that is how it is spoilt; 0 if not. */

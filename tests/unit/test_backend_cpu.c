@@ -8,7 +8,7 @@
 #include "kernels/runner/sweep.h"
 
 /* The kernels are its own business, so a wrong one is put in from inside. */
-#include "kernels/runner/backend_cpu.c" // NOLINT(bugprone-suspicious-include)
+#include "kernels/runner/cpu/backend_cpu.c" // NOLINT(bugprone-suspicious-include)
 
 static struct ft_problem problem_of(int64_t m, int64_t n, const char *dtype, int64_t stride)
 {

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/runner/gpu_devices.h"
+#include "kernels/runner/gpu/gpu_devices.h"
 #include "tests/unit/folder_help.h"
 
 /* AMD's devices as a kernel would show them below a folder of the test's own. */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/runner/gpu_keeper.h"
+#include "kernels/runner/gpu/gpu_code_writer.h"
 #include "tests/unit/folder_help.h"
 
 enum { OBJECTS = 40, BYTES = 5000 };

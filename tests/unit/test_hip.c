@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "kernels/runner/hip.h"
+#include "kernels/runner/gpu/hip.h"
 
 #if defined(__has_include)
 #if __has_include(<hip/hip_runtime_api.h>) && __has_include(<hip/hiprtc.h>)

@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu_worker.h"
+#include "kernels/runner/gpu/gpu_worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 #include "gpu_sources.h"
 #include "kernels/host.h"
 #include "kernels/runner/backend.h"
-#include "kernels/runner/hip.h"
-#include "kernels/runner/pipe_io.h"
+#include "kernels/runner/gpu/hip.h"
+#include "kernels/runner/gpu/pipe_io.h"
 #include "proto/clock.h"
 
 enum { ANSWER_MAX = 64 << 20, WORDS_MAX = 1 << 16, MAGIC = 0x66740001, WORKERS_MAX = 16 };

@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu_cli.h"
+#include "kernels/runner/gpu/gpu_cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/runner/backend_gpu.h"
-#include "kernels/runner/gpu_worker.h"
-#include "kernels/runner/hip.h"
+#include "kernels/runner/gpu/backend_gpu.h"
+#include "kernels/runner/gpu/gpu_worker.h"
+#include "kernels/runner/gpu/hip.h"
 #include "proto/clock.h"
 
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };

@@ -1,4 +1,4 @@
-#include "kernels/runner/measure_cpu.h"
+#include "kernels/runner/cpu/measure_cpu.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu_devices.h"
+#include "kernels/runner/gpu/gpu_devices.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/runner/backend_gpu.h"
-#include "kernels/runner/gpu_cli.h"
-#include "kernels/runner/gpu_worker.h"
-#include "kernels/runner/hip.h"
+#include "kernels/runner/gpu/backend_gpu.h"
+#include "kernels/runner/gpu/gpu_cli.h"
+#include "kernels/runner/gpu/gpu_worker.h"
+#include "kernels/runner/gpu/hip.h"
 #include "kernels/runner/runner.h"
 
 int main(int argc, char **argv)

@@ -7,11 +7,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "kernels/runner/backend_gpu.h"
-#include "kernels/runner/gpu_devices.h"
-#include "kernels/runner/gpu_keeper.h"
-#include "kernels/runner/gpu_worker.h"
-#include "kernels/runner/hip.h"
+#include "kernels/runner/gpu/backend_gpu.h"
+#include "kernels/runner/gpu/gpu_devices.h"
+#include "kernels/runner/gpu/gpu_code_writer.h"
+#include "kernels/runner/gpu/gpu_worker.h"
+#include "kernels/runner/gpu/hip.h"
 #include "kernels/runner/load.h"
 
 /* How a sample is taken: part of the identity of every result, raised when it changes. */

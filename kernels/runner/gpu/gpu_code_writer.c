@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu_keeper.h"
+#include "kernels/runner/gpu/gpu_code_writer.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu_code.h"
+#include "kernels/runner/gpu/gpu_code.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "kernels/runner/pipe_io.h"
+#include "kernels/runner/gpu/pipe_io.h"
 
 enum { MAGIC_LENGTH = sizeof FT_CODE_MAGIC - 1, HEADER_MAX = 4096, NOTE_AMDGPU_METADATA = 32 };
 

@@ -1,4 +1,4 @@
-#include "kernels/runner/hand.h"
+#include "kernels/runner/manual.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 
 #include "kernels/rmsnorm/gpu.h"
 #include "kernels/runner/backend.h"
-#include "kernels/runner/gpu_code.h"
+#include "kernels/runner/gpu/gpu_code.h"
 
 /* A backend that is not open yet; NULL when out of memory. To be freed after it was closed. */
 struct ft_backend *gpu_backend_new(void);

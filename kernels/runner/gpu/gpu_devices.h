@@ -8,7 +8,7 @@
 #define FLYTUNE_KERNELS_RUNNER_GPU_DEVICES_H
 
 #include "kernels/runner/backend.h"
-#include "kernels/runner/hip.h"
+#include "kernels/runner/gpu/hip.h"
 
 enum { GPU_DEVICES_MAX = 64 };
 

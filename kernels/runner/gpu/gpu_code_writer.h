@@ -5,7 +5,7 @@
 #ifndef FLYTUNE_KERNELS_RUNNER_GPU_KEEPER_H
 #define FLYTUNE_KERNELS_RUNNER_GPU_KEEPER_H
 
-#include "kernels/runner/gpu_code.h"
+#include "kernels/runner/gpu/gpu_code.h"
 
 struct gpu_keeper;
 

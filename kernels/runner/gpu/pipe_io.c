@@ -1,4 +1,4 @@
-#include "kernels/runner/pipe_io.h"
+#include "kernels/runner/gpu/pipe_io.h"
 
 #include <errno.h>
 #include <unistd.h>

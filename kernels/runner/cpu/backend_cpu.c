@@ -1,5 +1,5 @@
 #include "kernels/runner/load.h"
-#include "kernels/runner/backend_cpu.h"
+#include "kernels/runner/cpu/backend_cpu.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@
 #include "kernels/rmsnorm/reference.h"
 #include "kernels/rmsnorm/rmsnorm_cpu.h"
 #include "kernels/rmsnorm/rmsnorm_cpu_source.h"
-#include "kernels/runner/measure_cpu.h"
+#include "kernels/runner/cpu/measure_cpu.h"
 #include "proto/clock.h"
 
 /* METHOD.md gives the reasons for what is measured, and how. */

@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu_state.h"
+#include "kernels/runner/gpu/gpu_state.h"
 #include "proto/clock.h"
 
 #include <inttypes.h>

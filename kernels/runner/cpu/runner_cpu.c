@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/runner/backend_cpu.h"
+#include "kernels/runner/cpu/backend_cpu.h"
 #include "kernels/runner/runner.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-#include "kernels/runner/hip.h"
+#include "kernels/runner/gpu/hip.h"
 
 #include <string.h>
 
