@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/host.h"
+
 static const char *const source_words[] = {
         [FLYTUNE_SOURCE_UNKNOWN] = "unknown",
         [FLYTUNE_SOURCE_PINNED] = "pinned",

@@ -2,33 +2,32 @@
 
 #include <unistd.h>
 
-/* The handlers of pthread_atfork take no argument, so the list of clients has to be global: it is the one
- * piece of the library's state that is. */
+/* The handlers of pthread_atfork take no argument, so the list has to be global: it is the one piece of the library's
+ * state that is. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static flytune_client *first;
+static struct fork_member *first;
 
-/* Holding every lock across the fork, the child finds each client's state whole. No lock is ever held for
- * long. */
+/* No lock is ever held for long. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&list_lock);
-	for (flytune_client *client = first; client != NULL; client = client->next)
-		pthread_mutex_lock(&client->lock);
+	for (struct fork_member *member = first; member != NULL; member = member->next)
+		pthread_mutex_lock(member->lock);
 }
 
 static void after_fork_in_parent(void)
 {
-	for (flytune_client *client = first; client != NULL; client = client->next)
-		pthread_mutex_unlock(&client->lock);
+	for (struct fork_member *member = first; member != NULL; member = member->next)
+		pthread_mutex_unlock(member->lock);
 	pthread_mutex_unlock(&list_lock);
 }
 
 static void after_fork_in_child(void)
 {
-	for (flytune_client *client = first; client != NULL; client = client->next) {
-		client_forked(client);
-		pthread_mutex_unlock(&client->lock);
+	for (struct fork_member *member = first; member != NULL; member = member->next) {
+		member->forked(member->owner);
+		pthread_mutex_unlock(member->lock);
 	}
 	pthread_mutex_unlock(&list_lock);
 }
@@ -39,26 +38,26 @@ static void install(void)
 	(void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-void fork_watch(flytune_client *client)
+void fork_watch(struct fork_member *member)
 {
 	pthread_once(&once, install);
 	pthread_mutex_lock(&list_lock);
-	client->previous = NULL;
-	client->next = first;
+	member->previous = NULL;
+	member->next = first;
 	if (first != NULL)
-		first->previous = client;
-	first = client;
+		first->previous = member;
+	first = member;
 	pthread_mutex_unlock(&list_lock);
 }
 
-void fork_forget(flytune_client *client)
+void fork_forget(struct fork_member *member)
 {
 	pthread_mutex_lock(&list_lock);
-	if (client->previous != NULL)
-		client->previous->next = client->next;
+	if (member->previous != NULL)
+		member->previous->next = member->next;
 	else
-		first = client->next;
-	if (client->next != NULL)
-		client->next->previous = client->previous;
+		first = member->next;
+	if (member->next != NULL)
+		member->next->previous = member->previous;
 	pthread_mutex_unlock(&list_lock);
 }

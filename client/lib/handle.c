@@ -11,10 +11,8 @@
 #include <unistd.h>
 
 #include "client/lib/cancel.h"
-#include "client/lib/fork.h"
 #include "client/lib/outcome.h"
 #include "client/lib/sized.h"
-#include "client/lib/subscription.h"
 
 #define USUAL_SOCKET "/run/flytuned/flytuned.sock"
 #define LIBRARY_NAME "libflytune-client/" FLYTUNE_VERSION
@@ -176,6 +174,11 @@ static void dispose(flytune_client *client)
 	free(client);
 }
 
+static void forked(void *client)
+{
+	client_forked(client);
+}
+
 flytune_client *flytune_open(const struct flytune_options *options, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -201,7 +204,8 @@ flytune_client *flytune_open(const struct flytune_options *options, struct flytu
 	atomic_init(&client->pid, getpid());
 	breaker_init(&client->breaker, clock_now() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)client);
 	boards_init(&client->boards);
-	fork_watch(client);
+	client->fork = (struct fork_member){.lock = &client->lock, .forked = forked, .owner = client};
+	fork_watch(&client->fork);
 	return client;
 }
 
@@ -212,7 +216,7 @@ void flytune_close(flytune_client *client)
 	if (client == NULL)
 		return;
 	client_enter(client);
-	fork_forget(client);
+	fork_forget(&client->fork);
 	while (client->connections != NULL) {
 		struct connection *connection = client->connections;
 
@@ -259,7 +263,8 @@ void client_forked(flytune_client *client)
 	client->probe = NULL;
 	forced_forget_running(&client->forced);
 	cache_mend(&client->cache);
-	subscriptions_forked(client->subscriptions);
+	if (client->subscriptions != NULL)
+		client->subscriptions_forked(client->subscriptions);
 	/* Those who waited on it are not in this process. */
 	(void)init_changed(client);
 	atomic_store(&client->pid, getpid());

@@ -20,6 +20,7 @@
 #include "client/lib/clock.h"
 #include "client/lib/connection.h"
 #include "client/lib/forced.h"
+#include "client/lib/fork.h"
 
 enum {
 	POOL_MAX = 8,       /* connections for calls; waiting for jobs takes others */
@@ -45,12 +46,15 @@ struct flytune_client {
 	char guessed_kind[16]; /* of this host's first device, until the daemon names one */
 	flytune_log_fn log;
 	void *log_data;
-	atomic_int pid;                         /* of the process that the descriptors belong to */
-	struct flytune_client *next, *previous; /* fork.c's list */
+	atomic_int pid; /* of the process that the descriptors belong to */
+	struct fork_member fork;
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a connection is idle again, or connecting has ended */
 	struct flytune_subscription *subscriptions;
+	/* In a forked child, with the lock held, of the first: each of the list lets go of the parent's connection and
+	 * descriptors, and begins anew on the same numbers. Set while there is any. */
+	void (*subscriptions_forked)(struct flytune_subscription *first);
 	struct connection *connections;
 	unsigned pooled;          /* of these, made for the pool */
 	bool connecting;          /* by some thread */

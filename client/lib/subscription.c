@@ -9,8 +9,6 @@
  *
  * fork. A child shares the parent's epoll instance, not only its descriptor, so it must not touch it: it puts instances of
  * its own on the same numbers, and is told of everything anew. */
-#include "client/lib/subscription.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +19,7 @@
 #include "client/lib/answer.h"
 #include "client/lib/cancel.h"
 #include "client/lib/descriptor.h"
+#include "client/lib/handle.h"
 #include "client/lib/outcome.h"
 
 enum {
@@ -328,6 +327,63 @@ static enum call_result dispatch(struct flytune_subscription *subscription, stru
 	return result;
 }
 
+/* ---- fork ---- */
+
+/* Puts a descriptor of our own on a number that is the parent's. */
+static int replace(int number, int fresh)
+{
+	int placed = fresh < 0 ? -1 : dup3(fresh, number, O_CLOEXEC);
+
+	if (fresh >= 0)
+		close(fresh);
+	return placed;
+}
+
+static bool is_still(int fd, const struct stat *was)
+{
+	struct stat status;
+
+	return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == was->st_dev &&
+	        status.st_ino == was->st_ino;
+}
+
+static void begin_anew(struct flytune_subscription *subscription)
+{
+	struct connection *connection = subscription->connection;
+	bool whole = is_still(subscription->epoll, &subscription->epoll_was) &&
+	        is_still(subscription->timer, &subscription->timer_was);
+
+	if (connection != NULL) {
+		client_close_inherited(connection);
+		connection->orphan = true;
+		/* Else it is left to the thread that forked, if it was that one which dispatched; or was caught in the
+		 * middle of a change. */
+		if (!subscription->dispatching)
+			connection_free(connection);
+	}
+	subscription->connection = NULL;
+	subscription->greeted = false;
+	subscription->dispatching = subscription->again = false;
+	for (size_t i = 0; i < subscription->count; i++)
+		subscription->entry[i].digest = 0;
+	breaker_init(&subscription->breaker, clock_now() ^ (uint64_t)getpid() << 32);
+	/* The numbers may be something else by now where no handler ran at the fork. */
+	if (!whole || replace(subscription->epoll, make_epoll()) < 0 ||
+	        replace(subscription->timer, make_timer()) < 0 ||
+	        watch(subscription, EPOLL_CTL_ADD, subscription->timer, EPOLLIN) != 0) {
+		subscription->epoll = subscription->timer = -1;
+		return;
+	}
+	if (subscription->client->autotune != FLYTUNE_AUTOTUNE_NEVER)
+		ring_at(subscription, 1);
+}
+
+static void begin_all_anew(struct flytune_subscription *first)
+{
+	for (; first != NULL; first = first->next)
+		begin_anew(first);
+}
+
 /* ---- what programs call ---- */
 
 static void release(struct flytune_subscription *subscription)
@@ -427,6 +483,7 @@ enum flytune_code flytune_subscribe(flytune_client *client, flytune_problem *con
 	if (client->subscriptions != NULL)
 		client->subscriptions->previous = subscription;
 	client->subscriptions = subscription;
+	client->subscriptions_forked = begin_all_anew;
 	pthread_mutex_unlock(&client->lock);
 	*out_subscription = subscription;
 	return FLYTUNE_OK;
@@ -494,61 +551,4 @@ void flytune_unsubscribe(flytune_subscription *subscription)
 	pthread_mutex_unlock(&client->lock);
 	disconnect(subscription);
 	release(subscription);
-}
-
-/* ---- fork ---- */
-
-/* Puts a descriptor of our own on a number that is the parent's. */
-static int replace(int number, int fresh)
-{
-	int placed = fresh < 0 ? -1 : dup3(fresh, number, O_CLOEXEC);
-
-	if (fresh >= 0)
-		close(fresh);
-	return placed;
-}
-
-static bool is_still(int fd, const struct stat *was)
-{
-	struct stat status;
-
-	return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == was->st_dev &&
-	        status.st_ino == was->st_ino;
-}
-
-static void begin_anew(struct flytune_subscription *subscription)
-{
-	struct connection *connection = subscription->connection;
-	bool whole = is_still(subscription->epoll, &subscription->epoll_was) &&
-	        is_still(subscription->timer, &subscription->timer_was);
-
-	if (connection != NULL) {
-		client_close_inherited(connection);
-		connection->orphan = true;
-		/* Else it is left to the thread that forked, if it was that one which dispatched; or was caught in the
-		 * middle of a change. */
-		if (!subscription->dispatching)
-			connection_free(connection);
-	}
-	subscription->connection = NULL;
-	subscription->greeted = false;
-	subscription->dispatching = subscription->again = false;
-	for (size_t i = 0; i < subscription->count; i++)
-		subscription->entry[i].digest = 0;
-	breaker_init(&subscription->breaker, clock_now() ^ (uint64_t)getpid() << 32);
-	/* The numbers may be something else by now where no handler ran at the fork. */
-	if (!whole || replace(subscription->epoll, make_epoll()) < 0 ||
-	        replace(subscription->timer, make_timer()) < 0 ||
-	        watch(subscription, EPOLL_CTL_ADD, subscription->timer, EPOLLIN) != 0) {
-		subscription->epoll = subscription->timer = -1;
-		return;
-	}
-	if (subscription->client->autotune != FLYTUNE_AUTOTUNE_NEVER)
-		ring_at(subscription, 1);
-}
-
-void subscriptions_forked(struct flytune_subscription *first)
-{
-	for (; first != NULL; first = first->next)
-		begin_anew(first);
 }
