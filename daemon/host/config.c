@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <ini.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 struct reading {
-	struct options *options;
+	config_set set;
+	void *data;
 	const char *path;
 	FILE *file;
 	unsigned line;
@@ -24,12 +26,12 @@ static void blame(struct reading *reading, const struct ft_error *fault)
 	        "%.200s:%u: %.100s", reading->path, reading->line, fault->message);
 }
 
-static int set(void *user, const char *section, const char *key, const char *value)
+static int take(void *user, const char *section, const char *key, const char *value)
 {
 	struct reading *reading = user;
 	struct ft_error fault = {0};
 
-	if (!reading->failed && options_set(reading->options, section, key, value, &fault) != 0)
+	if (!reading->failed && reading->set(reading->data, section, key, value, &fault) != 0)
 		blame(reading, &fault);
 	return reading->failed ? 0 : 1;
 }
@@ -64,20 +66,20 @@ static char *next_line(char *text, int size, void *stream)
 	return text;
 }
 
-int config_read(struct options *options, const char *path, struct ft_error *error)
+int config_read(const char **path, config_set set, void *data, struct ft_error *error)
 {
-	struct reading reading = {.options = options, .error = error};
+	struct reading reading = {.set = set, .data = data, .error = error};
 	struct ft_error fault = {0};
 	int line;
 
-	reading.path = path != NULL ? path : FLYTUNE_CONFIG;
+	reading.path = *path != NULL ? *path : FLYTUNE_CONFIG;
 	reading.file = fopen(reading.path, "re");
 	if (reading.file == NULL) {
-		if (path == NULL && errno == ENOENT)
+		if (*path == NULL && errno == ENOENT)
 			return 0;
 		return ft_fail_errno(error, errno, "cannot read configuration %s", reading.path);
 	}
-	line = ini_parse_stream(next_line, &reading, set, &reading);
+	line = ini_parse_stream(next_line, &reading, take, &reading);
 	if (!reading.failed && ferror(reading.file)) {
 		(void)ft_fail_errno(&fault, errno != 0 ? errno : EIO, "cannot be read");
 		blame(&reading, &fault);
@@ -94,6 +96,6 @@ int config_read(struct options *options, const char *path, struct ft_error *erro
 	(void)fclose(reading.file);
 	if (reading.failed)
 		return -1;
-	(void)snprintf(options->config, sizeof(options->config), "%s", reading.path);
+	*path = reading.path;
 	return 0;
 }

@@ -2,9 +2,12 @@
 #ifndef FLYTUNE_DAEMON_CONFIG_H
 #define FLYTUNE_DAEMON_CONFIG_H
 
-#include "daemon/host/options.h"
+#include "proto/error.h"
 
-/* Reads `path` over what `options` holds; NULL: the usual file, if it is there. Errors name file and line. */
-int config_read(struct options *options, const char *path, struct ft_error *error);
+/* Takes one setting. */
+typedef int (*config_set)(
+        void *data, const char *section, const char *key, const char *value, struct ft_error *error);
+/* Reads *path, NULL: the usual file, if it is there; *path is what was read, NULL: none. Errors name file and line. */
+int config_read(const char **path, config_set set, void *data, struct ft_error *error);
 
 #endif

@@ -555,6 +555,21 @@ static enum options_outcome walk_flags(struct options *options, int argc, char *
 	return OPTIONS_RUN;
 }
 
+static int set_read(
+        void *data, const char *section, const char *key, const char *value, struct ft_error *error)
+{
+	return options_set(data, section, key, value, error);
+}
+
+int options_read(struct options *options, const char *path, struct ft_error *error)
+{
+	if (config_read(&path, set_read, options, error) != 0)
+		return -1;
+	if (path != NULL)
+		(void)snprintf(options->config, sizeof(options->config), "%s", path);
+	return 0;
+}
+
 enum options_outcome options_parse(struct options *options, int argc, char **argv, struct ft_error *error)
 {
 	enum options_outcome asked = OPTIONS_RUN;
@@ -565,7 +580,7 @@ enum options_outcome options_parse(struct options *options, int argc, char **arg
 	outcome = walk_flags(options, argc, argv, false, &config, &asked, error);
 	if (outcome != OPTIONS_RUN)
 		return outcome;
-	if (config_read(options, config, error) != 0)
+	if (options_read(options, config, error) != 0)
 		return OPTIONS_BAD;
 	outcome = walk_flags(options, argc, argv, true, &config, &asked, error);
 	return outcome == OPTIONS_RUN ? asked : outcome;

@@ -67,6 +67,8 @@ enum options_outcome { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_CHECK_STORE, OPTIONS_C
  * store. OPTIONS_CHECK_CONFIG: file and flags were read, and are sound. */
 enum options_outcome options_parse(struct options *options, int argc, char **argv, struct ft_error *error);
 void options_init(struct options *options); /* the defaults */
+/* Reads a configuration file over what `options` holds; NULL: the usual file, if it is there. Errors name file and line. */
+int options_read(struct options *options, const char *path, struct ft_error *error);
 /* Sets one setting by its name in the file, once. Errors name the key. */
 int options_set(struct options *options, const char *section, const char *key, const char *value,
         struct ft_error *error);

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/host/config.h"
+#include "daemon/host/options.h"
 
 /* As operators see it: a terminal must not be steered by a file. */
 static void must_be_plain(const char *text)
@@ -40,7 +40,7 @@ static int read_file(struct options *options, const char *path, struct ft_error 
 {
 	memset(error, 0, sizeof(*error));
 	options_init(options);
-	return config_read(options, path, error);
+	return options_read(options, path, error);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

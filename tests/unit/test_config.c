@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/host/config.h"
+#include "daemon/host/options.h"
 #include "daemon/host/log.h"
 
 static char path[] = "/tmp/test_config.XXXXXX";
@@ -29,7 +29,7 @@ static int read_config(const char *text, struct options *options, struct ft_erro
 {
 	write_config(text);
 	options_init(options);
-	return config_read(options, path, error);
+	return options_read(options, path, error);
 }
 
 static void assert_refused(const char *text, const char *where, const char *what)
@@ -138,7 +138,7 @@ static void a_nul_in_the_file_is_refused_and_not_the_end_of_a_line(void **state)
 
 		write_config_n(cases[i].text, cases[i].length);
 		options_init(&options);
-		assert_int_equal(config_read(&options, path, &error), -1);
+		assert_int_equal(options_read(&options, path, &error), -1);
 		assert_non_null(strstr(error.message, cases[i].line));
 		assert_non_null(strstr(error.message, "NUL"));
 	}
@@ -151,7 +151,7 @@ static void a_file_without_an_end_is_refused(void **state)
 
 	(void)state;
 	options_init(&options);
-	assert_int_equal(config_read(&options, "/dev/zero", &error), -1);
+	assert_int_equal(options_read(&options, "/dev/zero", &error), -1);
 	assert_non_null(strstr(error.message, "/dev/zero:1:"));
 }
 
@@ -169,9 +169,9 @@ static void a_file_that_was_named_must_be_there(void **state)
 
 	(void)state;
 	options_init(&options);
-	assert_int_equal(config_read(&options, "/no/such/file", &error), -1);
+	assert_int_equal(options_read(&options, "/no/such/file", &error), -1);
 	assert_non_null(strstr(error.message, "/no/such/file"));
-	assert_int_equal(config_read(&options, "/tmp", &error), -1);
+	assert_int_equal(options_read(&options, "/tmp", &error), -1);
 }
 
 /* A command line; @ stands for the file. */
