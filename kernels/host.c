@@ -337,6 +337,32 @@ static uint64_t memory_of(const char *root, const char *key)
 	return strtoull(value, NULL, 10) * 1024;
 }
 
+void ft_traits_guess(const char *kind, struct ft_traits *traits)
+{
+	struct ft_allowance allowance;
+	const char *arch;
+
+	memset(traits, 0, sizeof *traits);
+	snprintf(traits->kind, sizeof traits->kind, "%s", kind);
+	if (strcmp(kind, "cpu") == 0) {
+		ft_allowance_read("", &allowance);
+		ft_host_traits(&allowance, traits);
+		return;
+	}
+	if (strcmp(kind, "cuda") == 0) {
+		arch = "sm_90"; /* as an H100 or H200 */
+		traits->units = 132;
+		traits->wave = 32;
+		traits->cache = 50 << 20;
+	} else {
+		arch = "gfx942"; /* as an MI300X */
+		traits->units = 304;
+		traits->wave = 64;
+		traits->cache = 256 << 20;
+	}
+	snprintf(traits->arch, sizeof traits->arch, "%s", arch);
+}
+
 static void add_word(char *text, size_t size, const char *name, const char *value)
 {
 	size_t length = strlen(text);

@@ -41,7 +41,7 @@ struct ft_schema {
 	struct ft_knob_def knob[FT_KNOBS_MAX];
 };
 
-/* What the host-side rules need to know of a device. A runner's hello says it; ft_device_guess stands in
+/* What the host-side rules need to know of a device. A runner's hello says it; ft_traits_guess (host.h) stands in
  * before. */
 struct ft_traits {
 	char kind[16]; /* cpu, hip, cuda */
@@ -117,9 +117,5 @@ int ft_schema_read(const struct ft_runner_kernel *message, struct ft_schema *sch
  * kind's. */
 int ft_problem_admit(const struct ft_kernel *kernel, const struct ft_schema *schema,
         const struct ft_problem *given, struct ft_problem *whole, struct ft_error *error);
-
-/* Traits to compute defaults with while no runner was heard: of the CPU this runs on, or a typical GPU of a
- * kind. A CPU's are read from some small files, in tens of microseconds: ask once and keep them. */
-void ft_traits_guess(const char *kind, struct ft_traits *traits);
 
 #endif

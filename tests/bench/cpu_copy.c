@@ -17,6 +17,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/host.h"
 #include "kernels/rmsnorm/rmsnorm_cpu.h"
 
 enum { LINE = 64, COPIES = 2, CORES_MAX = 1024, ROUNDS_MOST = 1001, SAMPLE_US = 2000 };

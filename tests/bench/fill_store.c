@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "daemon/store/store.h"
+#include "kernels/host.h"
 #include "tests/bench/bench.h"
 
 enum { BATCH = 5000, WIDTH = 1000 };

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/host.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 
 static const struct ft_kernel *const kernel = &ft_kernel_rmsnorm;

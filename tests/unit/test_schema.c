@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/kernel.h"
+#include "kernels/host.h"
 
 /* A kernel that shares nothing with rmsnorm: what holds for any schema is tested on it. */
 static const struct ft_schema other = {

@@ -1,5 +1,5 @@
 /* Whether a config that was found right stays so: the outputs of many launches, and what becomes of its inputs. */
-#include "kernels/runner/gpu/gpu_state.h"
+#include "kernels/runner/gpu/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/host.h"
 #include "kernels/runner/gpu/backend_gpu.h"
 #include "kernels/runner/gpu/gpu_worker.h"
 #include "kernels/runner/gpu/hip.h"

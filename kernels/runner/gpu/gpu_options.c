@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu/gpu_state.h"
+#include "kernels/runner/gpu/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* What the GPU backend knows of its devices and of the sweep in work, shared by the files that it is made of:
  * backend_gpu.c (its life), gpu_options.c (what is compiled), gpu_prepare.c, gpu_build.c, gpu_verify.c, gpu_audit.c and
  * gpu_time.c (the stages of a sweep). Used from one thread, but for the one of gpu_prepare.c. */
-#ifndef FLYTUNE_KERNELS_RUNNER_GPU_STATE_H
-#define FLYTUNE_KERNELS_RUNNER_GPU_STATE_H
+#ifndef FLYTUNE_KERNELS_RUNNER_GPU_INTERNAL_H
+#define FLYTUNE_KERNELS_RUNNER_GPU_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
