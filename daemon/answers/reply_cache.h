@@ -8,7 +8,7 @@
 #ifndef FLYTUNE_DAEMON_REPLIES_H
 #define FLYTUNE_DAEMON_REPLIES_H
 
-#include "daemon/store/board.h"
+#include "daemon/answers/board.h"
 #include "daemon/answers/miss.h"
 #include "proto/writer.h"
 

@@ -5,7 +5,7 @@
 #include "daemon/host/access.h"
 #include "daemon/jobs/background.h"
 #include "daemon/answers/stale_count.h"
-#include "daemon/store/board.h"
+#include "daemon/answers/board.h"
 #include "daemon/host/histogram.h"
 #include "daemon/answers/lookup.h"
 #include "daemon/answers/miss.h"

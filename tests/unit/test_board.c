@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/store/board.h"
+#include "daemon/answers/board.h"
 #include "tests/unit/check.h"
 
 enum { KILLS = 50 };

@@ -1,4 +1,4 @@
-#include "daemon/store/board.h"
+#include "daemon/answers/board.h"
 
 #include <errno.h>
 #include <fcntl.h>
