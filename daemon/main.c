@@ -18,6 +18,7 @@
 #include "daemon/host/stack.h"
 #include "daemon/host/timer.h"
 #include "daemon/host/priority.h"
+#include "daemon/store/repair/startup_check.h"
 
 enum {
 	EXIT_BAD_USAGE = 2,

@@ -1,17 +1,30 @@
-/* LMDB: its errors in words that help, the environment, and the records that say what the store is. */
+#include "daemon/store/environment.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "daemon/store/internal.h"
-#include "proto/clock.h"
+void store_log(const struct store_log *log, int level, const char *format, ...)
+{
+	char text[512];
+	va_list arguments;
+
+	if (log->call == NULL)
+		return;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	log->call(log->data, level, text);
+}
 
 /* ---- errors ---- */
 
@@ -255,49 +268,6 @@ int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta)
 	return rc;
 }
 
-/* ---- the store's own time ---- */
-
-#define CLOCK_NOTE "clock"
-
-uint64_t store_clock(const struct store *store)
-{
-	return store->clock_base + ft_monotonic_ns() - store->clock_since;
-}
-
-int store_read_clock(MDB_txn *txn, struct store *store)
-{
-	struct record_key key;
-	struct ft_cursor reader;
-	struct ft_view body;
-	MDB_val at, value;
-	int rc;
-
-	record_key_note(&key, CLOCK_NOTE);
-	at = store_value(key.data, key.length);
-	rc = mdb_get(txn, store->dbi, &at, &value);
-	store->clock_since = ft_monotonic_ns();
-	/* It begins anywhere; where it began with the time of day, what earlier daemons wrote has its place in it. */
-	store->clock_base = ft_wall_ns();
-	if (rc == 0 && record_open(key.data, key.length, value.mv_data, value.mv_size, &body)) {
-		reader = ft_cursor_of(body.data, body.length);
-		(void)ft_read_uint(&reader, &store->clock_base);
-	}
-	return rc == MDB_NOTFOUND ? 0 : rc;
-}
-
-int store_put_clock(MDB_txn *txn, const struct store *store)
-{
-	uint8_t buffer[64];
-	struct ft_writer writer;
-	struct record_key key;
-
-	record_key_note(&key, CLOCK_NOTE);
-	ft_writer_init_fixed(&writer, buffer, sizeof(buffer));
-	record_start(&writer);
-	ft_write_uint(&writer, store_clock(store));
-	return store_put_sealed(txn, store->dbi, &key, &writer, 0);
-}
-
 int store_read_identity(MDB_txn *txn, MDB_dbi dbi, uint32_t device, uint32_t *identity)
 {
 	struct record_key key;
@@ -334,4 +304,21 @@ uint64_t store_used_bytes(MDB_txn *txn, MDB_dbi dbi)
 	return (uint64_t)main.ms_psize *
 	        (2 + main.ms_branch_pages + main.ms_leaf_pages + main.ms_overflow_pages +
 	                freed.ms_branch_pages + freed.ms_leaf_pages + freed.ms_overflow_pages);
+}
+
+int store_new_uuid(char *uuid, struct ft_error *error)
+{
+	uint8_t bytes[16];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+		return ft_fail_errno(error, errno, "the system gives no random numbers");
+	bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40); /* version 4: random */
+	bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
+	for (size_t i = 0, at = 0; i < sizeof(bytes); i++) {
+		snprintf(uuid + at, 3, "%02x", bytes[i]);
+		at += 2;
+		if (i == 3 || i == 5 || i == 7 || i == 9)
+			uuid[at++] = '-';
+	}
+	return 0;
 }

@@ -1,15 +1,13 @@
 /* What the files of the store share: the parts of struct store, and which thread may touch which.
  *
  *   store.c        opens and closes, facts, what the loop thread does when the writer reports
- *   environment.c  LMDB: its errors, the environment, what the store says of itself
- *   examine.c      what stands in the directory, before the environment is open
- *   salvage.c      checks and rescues a store, for examine.c
- *   names.c        texts that keys hold as numbers, on the loop thread
+ *   clock.c        the store's own time
+ *   interned_names.c  texts that keys hold as numbers, on the loop thread
  *   reads.c        lookups, on the loop thread
  *   batch.c        batches, on the loop thread, until they are submitted
  *   writer.c       the writer thread: commits, failures, opening anew
  *   standing.c     the data file's name, on the writer thread: whether it leads there, and putting it back
- *   collect.c      old history and stale trials, on the writer thread
+ *   garbage.c      old history and stale trials, on the writer thread
  *
  * Two threads. Members below are grouped by who may touch them; what both touch stands under `lock`. The
  * environment is opened by the loop thread in store_open and closed by it at the end; in between only the
@@ -21,9 +19,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "daemon/store/directory.h"
-#include "daemon/store/record.h"
+#include "daemon/store/environment.h"
 #include "daemon/store/repair/repair.h"
+#include "daemon/store/store.h"
 
 enum { STORE_NAME_KINDS = 3, STORE_DAMAGED_SEEN = 256, STORE_JOB_IDS = 64 };
 
@@ -114,8 +112,7 @@ struct store {
 	struct directory directory;
 	struct store_limits limits;
 	uint64_t map_bytes;
-	void (*log)(void *data, int level, const char *message);
-	void *log_data;
+	struct store_log log;
 	void (*publish)(void *data, const struct store_key *key);
 	void (*published)(void *data, uint64_t generation);
 	void (*changed)(void *data, const struct store_key *key);
@@ -191,31 +188,6 @@ struct store {
 	_Atomic uint64_t publications;
 };
 
-/* ---- LMDB's errors, in one place ---- */
-
-enum fault {
-	FAULT_NONE,
-	FAULT_BATCH,       /* this batch cannot be kept, others can */
-	FAULT_ROOM,        /* disk or map full, or not to be written: later batches are tried anew */
-	FAULT_GONE,        /* the data file has lost its name: it must be put back */
-	FAULT_ENVIRONMENT, /* it must be closed and opened again */
-};
-/* Says what `code` (of LMDB, or an errno) means, and fills `error` in words that help. What hints at damage
- * has the store checked at the next start. */
-enum fault store_fault(struct directory *directory, int code, struct ft_error *error);
-
-uint64_t store_free_bytes(const struct directory *directory); /* of its disk */
-
-/* ---- what is there ---- */
-
-enum found { FOUND_NOTHING, FOUND_STORE, FOUND_DAMAGE };
-
-/* Everything that can be known before LMDB, which trusts it, opens the file; `reason` says what is damaged. Fails on what
- * is not to be touched: a store of another format, or one that cannot be read. */
-int store_examine(struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error);
-/* Moves what is damaged aside and begins a new store with what can be read of it. */
-int store_rebuild(struct store *store, const char *reason, struct ft_error *error);
-
 /* ---- names ---- */
 
 /* Reads all of them, in a read transaction. */
@@ -226,29 +198,16 @@ void store_free_names(struct store *store);
 
 /* ---- shared ---- */
 
-/* `path` is the directory itself or one in it. */
-int store_environment_open(MDB_env **env, MDB_dbi *dbi, struct directory *directory, const char *path,
-        uint64_t map_bytes, bool *cleared, struct ft_error *error);
-/* Of the loop thread, or of the writer, which leaves it to the loop thread. */
-void store_log(struct store *store, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Of the writer, which leaves it to the loop thread. */
 void store_log_later(struct store *store, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Seals the value and puts it; ENOMEM if it could not be written whole. */
-int store_put_sealed(
-        MDB_txn *txn, MDB_dbi dbi, const struct record_key *key, struct ft_writer *value, unsigned flags);
-int store_read_meta(MDB_txn *txn, MDB_dbi dbi, struct record_meta *meta);
-int store_put_meta(MDB_txn *txn, MDB_dbi dbi, const struct record_meta *meta);
-uint64_t store_used_bytes(MDB_txn *txn, MDB_dbi dbi);
-/* The identity that a device has now; 0 if none was set. */
-int store_read_identity(MDB_txn *txn, MDB_dbi dbi, uint32_t device, uint32_t *identity);
 /* The store's own time: nanoseconds for which daemons have served it, from a beginning that means nothing. What grows old
  * does so in this time, not in the time of day, which is set forth and back by others. It stands still while no daemon runs,
  * and a crash may take back what went by since the last change of an answer: then things stay young a little longer. */
 uint64_t store_clock(const struct store *store);
 int store_read_clock(MDB_txn *txn, struct store *store);
 int store_put_clock(MDB_txn *txn, const struct store *store);
-int store_new_uuid(char *uuid, struct ft_error *error);
 
 /* store.c: calls for every answer that a batch changed. */
 void store_each_change(const struct store *store, const struct store_batch *batch,
@@ -274,18 +233,7 @@ void store_know_file(struct store *store);
 enum fault store_stands(const struct store *store, struct ft_error *error);
 bool store_put_back(struct store *store, struct directory *found, bool *moved, struct ft_error *error);
 
-/* collect.c: one step; a fault is left for the next commit to meet. */
+/* garbage.c: one step; a fault is left for the next commit to meet. */
 void store_collect(struct store *store);
-
-static inline MDB_val store_value(const void *data, size_t length)
-{
-	/* LMDB's type is not const, but neither mdb_get nor mdb_put writes through it. */
-	union {
-		const void *from;
-		void *to;
-	} pointer = {.from = data};
-
-	return (MDB_val){.mv_size = length, .mv_data = pointer.to};
-}
 
 #endif

@@ -184,7 +184,8 @@ void store_note_damage(struct store *store, const void *key, size_t length)
 	store->damaged++;
 	for (size_t i = 0; i < length && i < 48; i++)
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-	store_log(store, 4, "a damaged record of the store is left out: kind %c, key %s", bytes[0], text);
+	store_log(
+	        &store->log, 4, "a damaged record of the store is left out: kind %c, key %s", bytes[0], text);
 }
 
 /* 1 and a sound body, 0 if there is none (or it is damaged: then *damaged), -1 on an error. */

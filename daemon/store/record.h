@@ -6,7 +6,8 @@
 #ifndef FLYTUNE_DAEMON_RECORD_H
 #define FLYTUNE_DAEMON_RECORD_H
 
-#include "daemon/store/store.h"
+#include "daemon/store/answer.h"
+#include "daemon/store/trials.h"
 
 enum {
 	RECORD_FORMAT = 1,  /* of the whole store: kinds, keys, and what they mean */

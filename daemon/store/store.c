@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "daemon/store/internal.h"
+#include "daemon/store/repair/startup_check.h"
 #include "proto/clock.h"
 
 const struct store_limits store_limits_usual = {
@@ -29,36 +29,6 @@ const struct store_limits store_limits_usual = {
 enum { REPORT_NS = 100000 /* of handing over what the writer has done, before the loop goes on */ };
 
 /* ---- small things ---- */
-
-int store_new_uuid(char *uuid, struct ft_error *error)
-{
-	uint8_t bytes[16];
-
-	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-		return ft_fail_errno(error, errno, "the system gives no random numbers");
-	bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40); /* version 4: random */
-	bytes[8] = (uint8_t)((bytes[8] & 0x3f) | 0x80);
-	for (size_t i = 0, at = 0; i < sizeof(bytes); i++) {
-		snprintf(uuid + at, 3, "%02x", bytes[i]);
-		at += 2;
-		if (i == 3 || i == 5 || i == 7 || i == 9)
-			uuid[at++] = '-';
-	}
-	return 0;
-}
-
-void store_log(struct store *store, int level, const char *format, ...)
-{
-	char text[512];
-	va_list arguments;
-
-	if (store->log == NULL)
-		return;
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	store->log(store->log_data, level, text);
-}
 
 void store_log_later(struct store *store, int level, const char *format, ...)
 {
@@ -134,7 +104,7 @@ static int first_transaction(struct store *store, bool fresh, struct ft_error *e
 		if (error != NULL)
 			snprintf(store->degraded, sizeof(store->degraded), "%.*s",
 			        (int)sizeof(store->degraded) - 1, error->message);
-		store_log(store, 3, "the store cannot be written: %s", store->degraded);
+		store_log(&store->log, 3, "the store cannot be written: %s", store->degraded);
 		return 0;
 	}
 	return -1;
@@ -214,7 +184,7 @@ static void report_lines(struct store *store, struct store_line *line)
 	while (line != NULL) {
 		struct store_line *next = line->next;
 
-		store_log(store, line->level, "%s", line->text);
+		store_log(&store->log, line->level, "%s", line->text);
 		free(line);
 		line = next;
 	}
@@ -345,7 +315,7 @@ static int open_environment(struct store *store, bool fresh, struct ft_error *er
 		return -1;
 	store_know_file(store);
 	if (cleared)
-		store_log(store, 6, "readers that a dead process had left in the store were cleared");
+		store_log(&store->log, 6, "readers that a dead process had left in the store were cleared");
 	if (first_transaction(store, fresh, error) != 0)
 		return -1;
 	return first_read(store, error);
@@ -356,19 +326,27 @@ static int open_parts(struct store *store, struct ft_error *error)
 	struct directory *directory = &store->directory;
 	enum found found;
 	char reason[256] = "";
+	const struct startup startup = {
+	        .directory = directory,
+	        .map_bytes = store->map_bytes,
+	        .always_bytes = store->limits.always_bytes,
+	        .check_bytes = store->limits.check_bytes,
+	        .waits = store->waits,
+	        .log = store->log,
+	};
 
 	if (directory->exposed)
-		store_log(store, 4, "the state directory %s can be written by others than its owner",
+		store_log(&store->log, 4, "the state directory %s can be written by others than its owner",
 		        directory->path);
 	if (directory->overlay)
-		store_log(store, 4,
+		store_log(&store->log, 4,
 		        "the state directory %s is on an overlay file system: what is kept there goes with "
 		        "its container",
 		        directory->path);
-	if (store_examine(store, &found, reason, sizeof(reason), error) != 0)
+	if (startup_check(&startup, &found, reason, sizeof(reason), error) != 0)
 		return -1;
 	if (found == FOUND_DAMAGE) {
-		if (store_rebuild(store, reason, error) != 0)
+		if (startup_rebuild(&startup, reason, error) != 0)
 			return -1;
 		directory->unclean = 0;
 	}
@@ -382,7 +360,7 @@ static int open_parts(struct store *store, struct ft_error *error)
 		snprintf(reason, sizeof(reason), "%s", error->message);
 		close_environment(store);
 		store_forget_names(store);
-		if (store_rebuild(store, reason, error) != 0)
+		if (startup_rebuild(&startup, reason, error) != 0)
 			return -1;
 		atomic_store(&directory->doubt, false);
 		if (open_environment(store, false, error) != 0)
@@ -422,8 +400,7 @@ int store_open(
 	if (store == NULL)
 		return ft_fail(error, FT_E_MEMORY, "there is not enough memory for the store");
 	store->loop = loop;
-	store->log = options->log;
-	store->log_data = options->log_data;
+	store->log = (struct store_log){options->log, options->log_data};
 	store->publish = options->publish;
 	store->published = options->published;
 	store->changed = options->changed;

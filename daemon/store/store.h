@@ -16,11 +16,10 @@
 
 #include <uv.h>
 
+#include "daemon/store/answer.h"
 #include "daemon/store/trials.h"
-#include "kernels/kernel.h"
 
 struct store;
-struct store_key;
 
 /* What a store keeps and when it gives up; tests use smaller ones. */
 struct store_limits {
@@ -102,59 +101,10 @@ void store_facts(struct store *store, struct store_facts *facts);
 
 /* Small ids for long names, dense from 1; the same text always gets the same id, durable before anything that
  * uses it. */
-enum store_name { STORE_KERNEL, STORE_DEVICE, STORE_IDENTITY };
 int store_intern(
         struct store *store, enum store_name kind, const char *text, uint32_t *id, struct ft_error *error);
 /* The text of an id, NULL if unknown; lives as long as the store. */
 const char *store_name_text(struct store *store, enum store_name kind, uint32_t id);
-
-/* ---- records ---- */
-
-struct store_key {
-	uint32_t kernel;
-	uint32_t device;
-	struct ft_problem_key problem;
-};
-
-struct store_pin {
-	bool set;
-	struct ft_config config;
-	uint32_t user;
-	uint64_t at_ns;
-};
-
-struct store_winner {
-	bool set;
-	struct ft_config config;
-	uint32_t identity; /* served as tuned only while it is the device's */
-	uint32_t rule_revision;
-	uint64_t space_hash; /* of the configs it was chosen from */
-	/* That of the default follows from the rounds that both were in: their ratio is the gain. 0: it was in none. */
-	uint64_t time_ps, default_time_ps;
-	uint64_t gain_least_ppm; /* of the gain, with 99.5 % confidence, in millionths; 0: not known */
-	uint64_t tuned_at_ns;
-	bool conclusive;
-	bool busy; /* measured while something else used the device */
-	uint64_t job;
-};
-
-struct store_import {
-	bool set;
-	struct ft_config config;
-	char origin[64];
-	char identity[FT_IDENTITY_SIZE]; /* under which it was measured, there */
-	uint64_t time_ps, default_time_ps, gain_least_ppm;
-	bool unsettled;
-	uint64_t at_ns;
-};
-
-struct store_answer {
-	struct ft_problem problem; /* whole; compare it, the key has only a hash */
-	uint64_t generation;       /* of its last change */
-	struct store_pin pin;
-	struct store_winner winner;
-	struct store_import import;
-};
 
 /* ---- reads, on the loop thread between begin and end ---- */
 
@@ -232,9 +182,5 @@ int store_batch_note(struct store_batch *batch, const char *name, const void *va
  * map). If writes fail for want of room, later batches are tried anew. */
 typedef void (*store_done)(void *data, uint64_t generation, const struct ft_error *error);
 void store_submit(struct store_batch *batch, store_done done, void *data);
-
-/* `flytuned --check-store DIR`: walks everything in this process, which may die of it. 0 if all is sound;
- * *report counts records, and what was damaged, for people. */
-int store_check(const char *directory, char *report, size_t size, struct ft_error *error);
 
 #endif

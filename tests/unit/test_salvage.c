@@ -9,6 +9,7 @@
 #include "daemon/store/repair/lmdb_file.h"
 #include "daemon/store/record.h"
 #include "daemon/store/repair/repair.h"
+#include "daemon/store/repair/startup_check.h"
 
 /* ---- files ---- */
 

@@ -1,6 +1,8 @@
 /* The store when things go wrong around it: kill -9, full disks, errors of the disk. */
 #include "tests/unit/store_help.h"
 
+#include "daemon/store/repair/startup_check.h"
+
 #include <errno.h>
 #include <lmdb.h>
 #include <poll.h>

@@ -1,4 +1,5 @@
-/* What stands in a state directory, learned before LMDB, which trusts it, opens the file; and its rescue. */
+#include "daemon/store/repair/startup_check.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #include "daemon/store/repair/lmdb_file.h"
-#include "daemon/store/internal.h"
 
 static bool read_format(const struct pages *pages, struct record_meta *meta)
 {
@@ -28,11 +28,11 @@ static bool read_format(const struct pages *pages, struct record_meta *meta)
 	return false;
 }
 
-static int refuse_format(const struct store *store, uint64_t format, struct ft_error *error)
+static int refuse_format(const struct startup *startup, uint64_t format, struct ft_error *error)
 {
 	return ft_fail(error, FT_E_STORE,
 	        "the store in %s has format %" PRIu64 ", %s; this flytune knows format %d",
-	        store->directory.path, format,
+	        startup->directory->path, format,
 	        format > RECORD_FORMAT ? "from a newer flytune" : "which there never was", RECORD_FORMAT);
 }
 
@@ -114,10 +114,10 @@ static enum seal_verdict ask_seal(const struct pages *pages, enum pages_state st
 }
 
 /* Looks at a store whose last run ended in peace, at what no checksum of a record covers. */
-static int ask_for_header(struct store *store, struct pages *pages, enum pages_state *state, bool *doubt,
-        struct ft_error *error)
+static int ask_for_header(const struct startup *startup, struct pages *pages, enum pages_state *state,
+        bool *doubt, struct ft_error *error)
 {
-	const struct directory *directory = &store->directory;
+	const struct directory *directory = startup->directory;
 	struct salvage_check check;
 	struct seal seal;
 	enum seal_verdict verdict = SEAL_SAYS_NOTHING;
@@ -127,7 +127,7 @@ static int ask_for_header(struct store *store, struct pages *pages, enum pages_s
 	*doubt = verdict != SEAL_HOLDS;
 	if (verdict != SEAL_MENDS)
 		return 0;
-	if (salvage_check_in_child(pages->fd, &seal, &store->waits, &check, error) != 0)
+	if (salvage_check_in_child(pages->fd, &seal, &startup->waits, &check, error) != 0)
 		return -1;
 	if (!check.sound)
 		return 0;
@@ -135,7 +135,7 @@ static int ask_for_header(struct store *store, struct pages *pages, enum pages_s
 	        pages_open(pages, pages->fd, state, error) != 0)
 		return -1;
 	*doubt = false;
-	store_log(store, 4,
+	store_log(&startup->log, 4,
 	        "the header of the store in %s was damaged: it was mended from the copy that the last run "
 	        "left",
 	        directory->path);
@@ -143,20 +143,19 @@ static int ask_for_header(struct store *store, struct pages *pages, enum pages_s
 }
 
 /* Looks whether the structure holds, where there is reason to doubt it. */
-static int check_if_needed(struct store *store, const struct pages *pages, bool doubt, enum found *found,
-        char *reason, size_t size, struct ft_error *error)
+static int check_if_needed(const struct startup *startup, const struct pages *pages, bool doubt,
+        enum found *found, char *reason, size_t size, struct ft_error *error)
 {
-	const struct directory *directory = &store->directory;
+	const struct directory *directory = startup->directory;
 
 	doubt = pages_short(pages) || directory->signal != 0 || (doubt && directory->unclean == 0) ||
-	        pages->size <= store->limits.always_bytes ||
-	        (directory->unclean > 0 && pages->size <= store->limits.check_bytes) ||
-	        directory->unclean > 1;
+	        pages->size <= startup->always_bytes ||
+	        (directory->unclean > 0 && pages->size <= startup->check_bytes) || directory->unclean > 1;
 	struct salvage_check check;
 
 	if (!doubt)
 		return 0;
-	if (salvage_check_in_child(pages->fd, NULL, &store->waits, &check, error) != 0)
+	if (salvage_check_in_child(pages->fd, NULL, &startup->waits, &check, error) != 0)
 		return -1;
 	if (!check.sound) {
 		*found = FOUND_DAMAGE;
@@ -169,9 +168,9 @@ static int check_if_needed(struct store *store, const struct pages *pages, bool 
 		return 0;
 	}
 	/* Whatever ended the last runs, it was not the structure of the store. */
-	store->directory.unclean = 0;
+	startup->directory->unclean = 0;
 	if (check.damaged > 0)
-		store_log(store, 4, "%" PRIu64 " of %" PRIu64 " records of the store are damaged",
+		store_log(&startup->log, 4, "%" PRIu64 " of %" PRIu64 " records of the store are damaged",
 		        check.damaged, check.damaged + check.records);
 	/* LMDB maps whole pages: the file must reach as far as its header says. */
 	if (pages_short(pages) &&
@@ -181,9 +180,9 @@ static int check_if_needed(struct store *store, const struct pages *pages, bool 
 }
 
 static int examine_data(
-        struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
+        const struct startup *startup, enum found *found, char *reason, size_t size, struct ft_error *error)
 {
-	struct directory *directory = &store->directory;
+	struct directory *directory = startup->directory;
 	enum pages_state state = PAGES_EMPTY;
 	struct record_meta meta;
 	struct pages pages;
@@ -193,7 +192,7 @@ static int examine_data(
 
 	*found = FOUND_STORE;
 	if (directory->format > RECORD_FORMAT)
-		return refuse_format(store, directory->format, error);
+		return refuse_format(startup, directory->format, error);
 	fd = openat(directory->fd, DIRECTORY_DATA, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno != ENOENT)
 		return ft_fail_errno(error, errno, "the store in %s cannot be opened", directory->path);
@@ -203,7 +202,7 @@ static int examine_data(
 		return 0;
 	}
 	if (pages_open(&pages, fd, &state, error) != 0 ||
-	        (pages.size > 0 && ask_for_header(store, &pages, &state, &doubt, error) != 0))
+	        (pages.size > 0 && ask_for_header(startup, &pages, &state, &doubt, error) != 0))
 		goto done;
 	outcome = 0;
 	if (state == PAGES_EMPTY) {
@@ -219,9 +218,9 @@ static int examine_data(
 		snprintf(reason, size, "the header of its data file is damaged");
 	} else if (read_format(&pages, &meta)) {
 		if (meta.format != RECORD_FORMAT)
-			outcome = refuse_format(store, meta.format, error);
+			outcome = refuse_format(startup, meta.format, error);
 		else
-			outcome = check_if_needed(store, &pages, doubt, found, reason, size, error);
+			outcome = check_if_needed(startup, &pages, doubt, found, reason, size, error);
 	} else if (!directory->initialised && pages.main.entries == 0) {
 		*found = FOUND_NOTHING; /* ended between LMDB's first page and our first commit */
 	} else {
@@ -249,9 +248,9 @@ static bool is_store(const struct directory *directory, const char *name)
 
 /* Something ended the last run while it put its store in its place. */
 static int finish_putting_in(
-        struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
+        const struct startup *startup, enum found *found, char *reason, size_t size, struct ft_error *error)
 {
-	const struct directory *directory = &store->directory;
+	const struct directory *directory = startup->directory;
 	char aside[128];
 
 	if (!is_store(directory, DIRECTORY_FRESH)) {
@@ -263,7 +262,7 @@ static int finish_putting_in(
 		if (directory_move_aside(
 		            directory, DIRECTORY_FRESH, "replaced", aside, sizeof(aside), error) != 0)
 			return -1;
-		store_log(store, 4,
+		store_log(&startup->log, 4,
 		        "in %s another store stood beside " DIRECTORY_DATA
 		        ", left by a run that ended while it was put back: it is %s now",
 		        directory->path, aside);
@@ -272,33 +271,34 @@ static int finish_putting_in(
 	if (directory_put_in(directory, *found == FOUND_DAMAGE ? "damaged" : "replaced", aside, sizeof(aside),
 	            error) != 0)
 		return -1;
-	store_log(store, 4,
+	store_log(&startup->log, 4,
 	        "the last run ended while the store in %s was put in its place: that is done now%s%s",
 	        directory->path, aside[0] != '\0' ? "; what stood there is " : "", aside);
-	return examine_data(store, found, reason, size, error);
+	return examine_data(startup, found, reason, size, error);
 }
 
-int store_examine(struct store *store, enum found *found, char *reason, size_t size, struct ft_error *error)
+int startup_check(
+        const struct startup *startup, enum found *found, char *reason, size_t size, struct ft_error *error)
 {
-	const struct directory *directory = &store->directory;
+	const struct directory *directory = startup->directory;
 
-	if (examine_data(store, found, reason, size, error) != 0)
+	if (examine_data(startup, found, reason, size, error) != 0)
 		return -1;
 	(void)unlinkat(directory->fd, DIRECTORY_PARTIAL, 0);
 	if (faccessat(directory->fd, DIRECTORY_FRESH, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
 		return 0;
-	return finish_putting_in(store, found, reason, size, error);
+	return finish_putting_in(startup, found, reason, size, error);
 }
 
-int store_rebuild(struct store *store, const char *reason, struct ft_error *error)
+int startup_rebuild(const struct startup *startup, const char *reason, struct ft_error *error)
 {
 	struct salvage_result result;
 	char counts[256] = "";
 	size_t at = 0;
 
-	store_log(store, 3, "the store in %s is damaged: %s; what can be read of it is being rescued",
-	        store->directory.path, reason);
-	if (salvage_rebuild(&store->directory, store->map_bytes, &store->waits, &result, error) != 0)
+	store_log(&startup->log, 3, "the store in %s is damaged: %s; what can be read of it is being rescued",
+	        startup->directory->path, reason);
+	if (salvage_rebuild(startup->directory, startup->map_bytes, &startup->waits, &result, error) != 0)
 		return -1;
 	static const char *const words[SALVAGE_KINDS] = {
 	        "answers", "sets of trials", "jobs", "names", "device identities", "notes"};
@@ -307,12 +307,12 @@ int store_rebuild(struct store *store, const char *reason, struct ft_error *erro
 			at += (size_t)snprintf(counts + at, sizeof(counts) - at, "%s%" PRIu64 " %s",
 			        at > 0 ? ", " : "", result.kind[i], words[i]);
 	}
-	store_log(store, 3,
+	store_log(&startup->log, 3,
 	        "a new store was started with %" PRIu64 " records of the damaged one (%s); %" PRIu64
 	        " places could not be read; the damaged file is %s%s%s",
 	        result.kept, at > 0 ? counts : "nothing", result.lost,
-	        result.aside[0] != '\0' ? store->directory.path : "gone", result.aside[0] != '\0' ? "/" : "",
-	        result.aside);
+	        result.aside[0] != '\0' ? startup->directory->path : "gone",
+	        result.aside[0] != '\0' ? "/" : "", result.aside);
 	return 0;
 }
 
