@@ -68,8 +68,8 @@ FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 	F(UINT, gain_least_ppm, 0, FT_OPTIONAL) /* its lower bound, in millionths; 0: not known */           \
 	F(BOOL, unsettled, 0, FT_OPTIONAL)      /* the race ended before it was settled */                   \
 	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                 \
-	F(UINT, tuned_m, 0, FT_OPTIONAL)  /* nearest: the ladder field's value that was tuned */             \
-	F(UINT, revision, 0, FT_OPTIONAL) /* of the default's rule */                                        \
+	F(UINT, tuned_scale, 0, FT_OPTIONAL) /* nearest: the scale field's value that was tuned */           \
+	F(UINT, revision, 0, FT_OPTIONAL)    /* of the default's rule */                                     \
 	F(UINT, stripe, 0, FT_OPTIONAL)  /* of the board, counted from 1; absent: do not keep this answer */ \
 	F(UINT, version, 0, FT_OPTIONAL) /* the stripe's word while this answer holds */
 FT_DECLARE_MESSAGE(answer, FT_ANSWER)

@@ -70,7 +70,7 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 	answer->gain_least_ppm = read.gain_least_ppm;
 	answer->unsettled = read.unsettled;
 	answer->tuned_at_ns = read.tuned_at_ns;
-	answer->tuned_m = read.tuned_m;
+	answer->tuned_scale = read.tuned_scale;
 	answer->revision = read.revision;
 	answer->knob_count = answer_knobs(&read.config, answer->knob);
 	if (terms != NULL) {

@@ -160,7 +160,7 @@ static bool look_near(void *data, uint64_t ladder, const struct store_answer *kn
 		}
 	}
 	if (search->found) {
-		search->answer->tuned_m = ladder;
+		search->answer->tuned_scale = ladder;
 		/* Times were measured at another size: they say nothing of this one. */
 		search->answer->time_ns = 0;
 		search->answer->default_time_ns = 0;

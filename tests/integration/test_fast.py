@@ -92,7 +92,7 @@ def test_a_neighbour_that_is_tuned_changes_a_kept_default(daemon):
         daemon.tune(m=96)
         for _ in range(3):
             answer = peer.call("lookup", **ask(m=64))
-            assert (answer["source"], answer["tuned_m"]) == ("nearest", 96)
+            assert (answer["source"], answer["tuned_scale"]) == ("nearest", 96)
         daemon.ctl("forget", *shape(m=96))
         assert peer.call("lookup", **ask(m=64))["source"] == "default"
 

@@ -157,16 +157,16 @@ def test_many_command_lines_at_once_get_the_same_answer(daemon, runner):
 def test_nearest_is_bounded_to_twice_either_way(daemon):
     daemon.ctl("tune", *shape(m="64,512"))
     near = daemon.lookup(m=100)
-    assert near["source"] == "nearest" and near["tuned_m"] == 64
+    assert near["source"] == "nearest" and near["tuned_scale"] == 64
     assert near["config"] == daemon.lookup(m=64)["config"]
-    assert daemon.lookup(m=32)["tuned_m"] == 64
-    assert daemon.lookup(m=128)["tuned_m"] == 64
+    assert daemon.lookup(m=32)["tuned_scale"] == 64
+    assert daemon.lookup(m=128)["tuned_scale"] == 64
     for far in (31, 129, 255, 1025, 100000):
         answer = daemon.lookup(m=far)
-        assert answer["source"] == "default" and "tuned_m" not in answer, far
+        assert answer["source"] == "default" and "tuned_scale" not in answer, far
     big = daemon.lookup(m=1000)
-    assert big["source"] == "nearest" and big["tuned_m"] == 512
-    assert daemon.lookup(m=256)["tuned_m"] == 512
+    assert big["source"] == "nearest" and big["tuned_scale"] == 512
+    assert daemon.lookup(m=256)["tuned_scale"] == 512
     # Another n, dtype or stride is another problem, however near the m.
     assert daemon.lookup(m=64, n=8192)["source"] == "default"
     assert daemon.lookup(m=64, dtype="f16")["source"] == "default"
@@ -175,7 +175,7 @@ def test_nearest_is_bounded_to_twice_either_way(daemon):
 
 def test_a_tie_of_distances_goes_to_the_smaller_m(daemon):
     daemon.ctl("tune", *shape(m="64,256"))
-    assert daemon.lookup(m=128)["tuned_m"] == 64
+    assert daemon.lookup(m=128)["tuned_scale"] == 64
 
 
 def test_fields_at_their_default_are_the_same_problem(daemon):

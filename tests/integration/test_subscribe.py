@@ -113,7 +113,7 @@ def test_a_neighbour_that_is_tuned_or_forgotten_is_told(daemon):
         assert subscriber.news()[1]["source"] == "default"
         daemon.tune(m=96)
         answer = subscriber.news()[1]
-        assert (answer["source"], answer["tuned_m"]) == ("nearest", 96)
+        assert (answer["source"], answer["tuned_scale"]) == ("nearest", 96)
         daemon.ctl("forget", *shape(m=96))
         assert subscriber.news()[1]["source"] == "default"
 

@@ -99,7 +99,7 @@ static void what_is_remembered_of_a_device_goes_with_it(void **state)
 		assert_int_equal(lookup_answer(place->store, &asked_before, 0, answer, &source, NULL), 0);
 		assert_int_equal(source, LOOKUP_NEAREST);
 		assert_true(ft_config_equal(&answer->config, &winner.config));
-		assert_int_equal(answer->tuned_m, LARGE);
+		assert_int_equal(answer->tuned_scale, LARGE);
 		assert_int_equal(lookup_answer(place->store, &asked_after, 0, answer, &source, NULL), 0);
 		assert_int_equal(source, LOOKUP_DEFAULT);
 		store_end(place->store);

@@ -8,11 +8,21 @@
 #include "client/ctl/output/format.h"
 #include "client/ctl/output/json.h"
 #include "client/ctl/output/table.h"
+#include "kernels/kernel.h"
+
+/* Along which field "nearest" looks. Only this daemon may know the kernel. */
+static const char *scale_field(const flytune_problem *problem)
+{
+	const struct ft_kernel *kernel = ft_kernel_find(flytune_problem_kernel(problem));
+
+	return kernel == NULL ? "scale" : kernel->schema("cpu")->ladder;
+}
 
 static void print_answer(const flytune_problem *problem, const struct flytune_answer *answer)
 {
 	struct table table;
 	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], standard[FORMAT_SIZE], gain[FORMAT_SIZE];
+	char tuned_at[FT_NAME_SIZE + 16];
 
 	table_init(&table, NULL, 2);
 	table_fact(&table, flytune_problem_kernel(problem), "%s", format_problem(problem, text));
@@ -20,8 +30,9 @@ static void print_answer(const flytune_problem *problem, const struct flytune_an
 	table_fact(&table, "config", "%s", format_config(answer->knob, answer->knob_count, text));
 	table_fact(&table, "source", "%s%s%s%s", flytune_source_word(answer->source),
 	        answer->reason[0] == '\0' ? "" : " (", answer->reason, answer->reason[0] == '\0' ? "" : ")");
+	snprintf(tuned_at, sizeof tuned_at, "tuned at %s", scale_field(problem));
 	if (answer->source == FLYTUNE_SOURCE_NEAREST)
-		table_fact(&table, "tuned at m", "%" PRIu64, answer->tuned_m);
+		table_fact(&table, tuned_at, "%" PRIu64, answer->tuned_scale);
 	if (answer->time_ns != 0 && answer->default_time_ns != 0)
 		table_fact(&table, "time", "%s; the default takes %s: %s",
 		        format_time(answer->time_ns * 1000, time),
@@ -106,7 +117,8 @@ static void print_table(const struct looked_up *all)
 		                answer->unsettled, time));
 		table_add(&table, "%s", flytune_source_word(answer->source));
 		if (answer->source == FLYTUNE_SOURCE_NEAREST)
-			table_add(&table, "tuned at m=%" PRIu64, answer->tuned_m);
+			table_add(&table, "tuned at %s=%" PRIu64, scale_field(all->problems->problem[i]),
+			        answer->tuned_scale);
 		else
 			table_add(&table, "%s", answer->reason);
 	}

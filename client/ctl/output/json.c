@@ -98,7 +98,7 @@ void json_answer_members(
 	json_gain(json, answer->time_ns, answer->default_time_ns, answer->gain_least_ppm, answer->unsettled);
 	json_date(json, "tuned_at", answer->tuned_at_ns);
 	if (answer->source == FLYTUNE_SOURCE_NEAREST)
-		document_count(json, "tuned_m", answer->tuned_m);
+		document_count(json, "tuned_scale", answer->tuned_scale);
 	if (answer->source == FLYTUNE_SOURCE_DEFAULT)
 		document_count(json, "revision", answer->revision);
 	document_bool(json, "daemon_away", (answer->flags & FLYTUNE_ANSWER_AWAY) != 0);

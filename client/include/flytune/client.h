@@ -242,7 +242,7 @@ enum flytune_source {
 	FLYTUNE_SOURCE_PINNED = 1,   /* an operator's override */
 	FLYTUNE_SOURCE_TUNED = 2,    /* the winner of a sweep of this very problem */
 	FLYTUNE_SOURCE_IMPORTED = 3, /* from an artifact for this problem and device */
-	FLYTUNE_SOURCE_NEAREST = 4,  /* the winner for another m, at most 2 times away: tuned_m */
+	FLYTUNE_SOURCE_NEAREST = 4,  /* a winner for near by along the kernel's scale field: tuned_scale */
 	FLYTUNE_SOURCE_DEFAULT = 5   /* the analytic default */
 };
 
@@ -275,8 +275,8 @@ struct flytune_answer {
 	uint64_t time_ns;                 /* of the config; 0: not measured */
 	uint64_t default_time_ns;         /* of the default, by the rounds that both were in; 0: not known */
 	uint64_t tuned_at_ns;             /* since the Unix epoch; 0: not measured */
-	uint64_t tuned_m;                 /* FLYTUNE_SOURCE_NEAREST: the m whose winner this is */
-	uint64_t revision;                /* of the default's rule */
+	uint64_t tuned_scale; /* FLYTUNE_SOURCE_NEAREST: the scale field's value whose winner this is */
+	uint64_t revision;    /* of the default's rule */
 	/* default_time_ns over time_ns is the gain. It is at least that, in millionths, with 99.5 % confidence; 0: not known. */
 	uint64_t gain_least_ppm;
 	int unsettled; /* the race ended before it was settled: the gain is as far as is known */
