@@ -39,11 +39,20 @@ CASES = [
     ("tune --model", "--model needs the name of a file"), ("tune --model --m 4", "--model needs the name of a file"),
     ("tune --model FOLDER", "cannot read FOLDER: Is a directory"),
     ("tune --model FOLDER/none", "cannot read FOLDER/none: No such file or directory"),
-    ("tune --model GPT2", "it has layer_norm_epsilon and no rms_norm_eps: the model's norms are LayerNorms"),
-    ("tune --model GPT2 --n 4096", "--n comes from the model's file"),
+    ("tune --model GPT2", "it is of family layer norms: its norms are LayerNorms"),
+    ("tune --model LLAMA --n 4096", "--n comes from the model's file"),
+    ("tune --model LLAMA --m 4x", "--m is 4x; it must be at most 256 numbers of tokens"),
+    ("tune --model LLAMA --colour 1", "rmsnorm no such field"), ("tune --model LLAMA rmsnorm", "'rmsnorm' is one word too many"),
+    ("tune --model WIDE", "n is 2000000; it must be"),
     ("pin rmsnorm --m 4 --n 4096 --dtype bf16", "pin needs --config KNOB=VALUE"),
     ("pin rmsnorm --m 4 --config", "--config needs KNOB=VALUE"), ("code -o", "needs the name of a file"),
 ]
+
+MODELS = {
+    "GPT2": {"model_type": "gpt2", "n_embd": 768, "layer_norm_epsilon": 1e-5},
+    "LLAMA": {"model_type": "llama", "hidden_size": 4096, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"},
+    "WIDE": {"model_type": "llama", "hidden_size": 2000000, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +66,10 @@ def quiet(tmp_path_factory):
 
 @pytest.mark.parametrize("words, said", CASES, ids=[words or "nothing" for words, _ in CASES])
 def test_words_that_cannot_be_used_are_told_apart(quiet, tmp_path, words, said):
-    (tmp_path / "gpt2").write_text(json.dumps({"model_type": "gpt2", "n_embd": 768, "layer_norm_epsilon": 1e-5}))
-    words = [{"''": "", "GPT2": str(tmp_path / "gpt2")}.get(word, word.replace("FOLDER", str(tmp_path))) for word in words.split()]
+    for name, config in MODELS.items():
+        (tmp_path / name).write_text(json.dumps(config))
+    words = ["" if word == "''" else str(tmp_path / word) if word in MODELS else word.replace("FOLDER", str(tmp_path))
+             for word in words.split()]
     said = said.replace("FOLDER", str(tmp_path))
     done = quiet.ctl(*words, as_json=False, check=False)
     assert done.status == 2 and said in done.complaint and not done.output, done
@@ -110,3 +121,34 @@ def test_the_documented_pipeline_tunes_what_was_missed_on_the_real_runner(daemon
     for job in daemon.ctl("jobs").json["jobs"]:
         daemon.ctl("watch", job["job"], timeout=4 * harness.DEADLINE)
     assert daemon.lookup(m=5, n=1024)["source"] == daemon.lookup(m=6, n=1024)["source"] == "tuned"
+
+
+def test_a_models_norms_are_tuned_and_a_users_table_adds_to_ours(daemon, tmp_path):
+    model = tmp_path / "config.json"
+    model.write_text(json.dumps({"model_type": "qwen3", "hidden_size": 2048, "head_dim": 128, "num_attention_heads": 16,
+                                 "num_key_value_heads": 8, "rms_norm_eps": 1e-6, "dtype": "bfloat16"}))
+    tuned = daemon.ctl("tune", "--model", model, "--m", "1,2").json
+    # 2 tokens of 8 heads are 1 of 16: one problem.
+    assert [(one["kernel"], one["problem"]["m"], one["problem"]["n"], one["problem"]["row_stride"]) for one in tuned] == [
+        ("rmsnorm", 1, 2048, 2048), ("rmsnorm", 2, 2048, 2048), ("rmsnorm", 16, 128, 128), ("rmsnorm", 32, 128, 128),
+        ("rmsnorm", 8, 128, 128)]
+    said = daemon.ctl("tune", "--model", model, "--m", "1,2", as_json=False).output.splitlines()
+    assert said[:3] == [
+        "qwen3, hidden norm: rmsnorm --m 1,2 --n 2048 --dtype bf16", "qwen3, query heads norm: rmsnorm --m 16,32 --n 128 --dtype bf16",
+        "qwen3, key heads norm: rmsnorm --m 8,16 --n 128 --dtype bf16"]
+
+    own = tmp_path / "flytune" / "models.json"
+    own.parent.mkdir()
+    fields = {"m": "=3 * tokens", "n": "=hidden_size / 2", "dtype": "f32"}
+    table = {"flytune": "models", "version": 1, "families": [
+        {"name": "mine", "types": ["qwen3"], "norms": [{"name": "half", "kernel": "rmsnorm", "fields": fields}]}]}
+    own.write_text(json.dumps(table))
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    tuned = daemon.ctl("tune", "--model", model, "--m", "2", "--row-stride", "1040", env=env).json
+    assert [one["problem"] for one in tuned] == [
+        {"m": 6, "n": 1024, "dtype": "f32", "weight_dtype": "f32", "row_stride": 1040}]
+    fields["n"] = "=hidden_size /"
+    own.write_text(json.dumps(table))
+    done = daemon.ctl("tune", "--model", model, env=env, check=False)
+    assert done.status == 1 and done.json["error"]["code"] == "system", done
+    assert f'{own}: families[0].norms[0].fields.n is "=hidden_size /"; it must be a formula' in done.complaint, done

@@ -8,7 +8,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/output/format.h"
 #include "client/ctl/output/json.h"
-#include "client/ctl/commands/model.h"
+#include "client/ctl/model/model.h"
 #include "client/ctl/output/output.h"
 #include "client/ctl/output/progress.h"
 #include "client/ctl/output/table.h"
@@ -215,7 +215,7 @@ static enum ctl_exit tune_all(struct tuning *tuning)
 
 /* ---- the problems of a model ---- */
 
-enum { MODEL_LIST_SIZE = 4096, MODEL_WORDS_MAX = 64 };
+enum { MODEL_WORDS_MAX = 64 };
 
 /* What decoding and prefilling ask for, unless --m says otherwise. */
 static const char model_tokens[] = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192";
@@ -245,26 +245,6 @@ static const char *take_option(const char *name, int *count, char **words)
 	}
 	*count = kept;
 	return value;
-}
-
-/* The rows of a norm for each number of tokens: "--m 1,2" of 32 heads is "32,64". */
-static bool list_rows(const char *tokens, int64_t rows, char list[MODEL_LIST_SIZE])
-{
-	size_t length = 0;
-
-	for (const char *at = tokens;; at++) {
-		char *end;
-		long long value = strtoll(at, &end, 10);
-
-		if (end == at || value < 1 || value > INT64_MAX / rows || (*end != ',' && *end != '\0') ||
-		        length >= MODEL_LIST_SIZE - 24)
-			return false;
-		length += (size_t)snprintf(list + length, MODEL_LIST_SIZE - length, "%s%lld",
-		        length > 0 ? "," : "", value * (long long)rows);
-		if (*end == '\0')
-			return true;
-		at = end;
-	}
 }
 
 static bool is_among(const struct problems *all, const flytune_problem *problem)
@@ -300,22 +280,28 @@ static bool join_problems(struct problems *all, struct problems *more)
 	return true;
 }
 
-static enum ctl_exit add_model_norm(const struct ctl *ctl, const struct norm *norm, const char *tokens,
-        const char *dtype, int count, char **words, const struct own_options *own, struct problems *all)
+/* With the words of the command line behind those that the model gives. */
+static enum ctl_exit add_norm(const struct ctl *ctl, struct model_norm *norm, int count, char **words,
+        const struct own_options *own, struct problems *all)
 {
-	char kernel[] = "rmsnorm", m_word[] = "--m", n_word[] = "--n", dtype_word[] = "--dtype";
-	char stride_word[] = "--row-stride", list[MODEL_LIST_SIZE], n[24], stride[24], type[16];
-	char *line[MODEL_WORDS_MAX] = {
-	        kernel, m_word, list, n_word, n, dtype_word, type, stride_word, stride};
-	int length = 9;
+	char *line[MODEL_WORDS_MAX] = {norm->kernel};
+	int length = 1;
 	struct problems problems;
 	enum ctl_exit status;
 
-	if (!list_rows(tokens, norm->rows, list))
-		return ctl_usage(&command_tune, "--m is %.200s; it must be tokens, parted by commas", tokens);
-	snprintf(type, sizeof type, "%s", dtype);
-	snprintf(n, sizeof n, "%" PRId64, norm->n);
-	snprintf(stride, sizeof stride, "%" PRId64, norm->row_stride);
+	for (size_t i = 0; i < norm->field_count; i++) {
+		struct model_field *field = &norm->field[i];
+
+		for (int k = 0; k < count; k++) {
+			if (is_named(field->option, words[k]))
+				return ctl_usage(&command_tune,
+				        "%s comes from the model's file: with --model only --m, --dtype and "
+				        "what the model table leaves out can be given",
+				        field->option);
+		}
+		line[length++] = field->option;
+		line[length++] = field->values;
+	}
 	for (int i = 0; i < count && length < MODEL_WORDS_MAX; i++)
 		line[length++] = words[i];
 	status = problems_read(ctl, &command_tune, length, line, own, true, &problems);
@@ -326,11 +312,20 @@ static enum ctl_exit add_model_norm(const struct ctl *ctl, const struct norm *no
 	return status;
 }
 
+static void print_norm(const struct model *model, const struct model_norm *norm)
+{
+	printf("%s%s%s norm: %s", model->type, model->type[0] != '\0' ? ", " : "", norm->name, norm->kernel);
+	for (size_t i = 0; i < norm->field_count; i++)
+		printf(" %s %s", norm->field[i].option, norm->field[i].values);
+	puts("");
+}
+
 static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int count, char **words,
         const struct own_options *own, struct problems *all)
 {
-	const char *tokens = take_option("--m", &count, words);
-	const char *dtype = take_option("--dtype", &count, words);
+	struct model_wanted wanted = {
+	        .tokens = take_option("--m", &count, words), .dtype = take_option("--dtype", &count, words)};
+	struct families families = {0};
 	struct model model;
 	char problem[FILE_PROBLEM_SIZE];
 	enum ctl_exit status = CTL_DONE;
@@ -338,38 +333,23 @@ static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int
 	*all = (struct problems){0};
 	if (*path == '\0')
 		return ctl_usage(&command_tune, "--model needs the name of a file: a model's config.json");
-	for (int i = 0; i < count; i++) {
-		if (strcmp(words[i], "rmsnorm") == 0) {
-			memmove(words + i, words + i + 1, (size_t)(--count - i) * sizeof *words);
-			break;
-		}
+	if (wanted.tokens == NULL)
+		wanted.tokens = model_tokens;
+	if (!families_read(&families, problem)) {
+		families_free(&families);
+		return ctl_refused("%s", problem);
 	}
-	for (int i = 0; i < count; i++) {
-		if (is_named("--n", words[i]) || is_named("--row-stride", words[i]))
-			return ctl_usage(&command_tune,
-			        "%.*s comes from the model's file: with --model only --m, --dtype and "
-			        "--weight-dtype can be given",
-			        (int)strcspn(words[i], "="), words[i]);
-	}
-	if (model_read(path, &model, problem) != 0)
-		return ctl_usage(&command_tune, "%s", problem);
-	if (dtype == NULL)
-		dtype = model.dtype;
-	if (dtype[0] == '\0')
-		return ctl_usage(&command_tune, "%s does not say its dtype: say --dtype", path);
+	if (!model_read(&families, path, &wanted, &model, problem))
+		status = ctl_usage(&command_tune, "%s", problem);
 	for (size_t i = 0; i < model.count && status == CTL_DONE; i++) {
-		const struct norm *norm = &model.norm[i];
-
-		if (!ctl->json)
-			printf("%s: %s norm: n=%" PRId64 ", %" PRId64 " row%s a token, %" PRId64
-			       " elements apart, %s\n",
-			        model.type[0] != '\0' ? model.type : path, norm->what, norm->n, norm->rows,
-			        norm->rows == 1 ? "" : "s", norm->row_stride, dtype);
-		status = add_model_norm(
-		        ctl, norm, tokens != NULL ? tokens : model_tokens, dtype, count, words, own, all);
+		status = add_norm(ctl, &model.norm[i], count, words, own, all);
+		if (status == CTL_DONE && !ctl->json)
+			print_norm(&model, &model.norm[i]);
 	}
 	if (status != CTL_DONE)
 		problems_free(all);
+	model_free(&model);
+	families_free(&families);
 	return status;
 }
 
@@ -423,8 +403,11 @@ static void explain(void)
 	     "  --no-wait          return once the jobs are queued\n"
 	     "  --priority N       -100 to 100, higher first; else 0\n"
 	     "  --budget SECONDS   of sweeping, a problem, all included; else as the daemon is set\n"
-	     "  --model FILE       instead of KERNEL and fields: the norms of a model, as its config.json\n"
-	     "                     describes it; --m then lists tokens, else powers of two up to 8192");
+	     "  --model FILE       instead of KERNEL and fields: the norms of a model, as its config.json "
+	     "and the\n"
+	     "                     model table describe it (MODELS.md); --m then lists tokens, else powers "
+	     "of two\n"
+	     "                     up to 8192");
 }
 
 const struct command command_tune = {

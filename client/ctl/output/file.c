@@ -231,3 +231,22 @@ json_t *file_parse(const char *text, size_t length, json_error_t *fault)
 	*fault = (json_error_t){.text = "out of memory"};
 	return NULL;
 }
+
+json_t *file_read_json(const char *path, char problem[FILE_PROBLEM_SIZE])
+{
+	size_t length;
+	char *text = file_read(path, &length, problem);
+	json_error_t fault;
+	json_t *root;
+
+	if (text == NULL)
+		return NULL;
+	root = file_parse(text, length, &fault);
+	free(text);
+	if (root == NULL && fault.line == 0)
+		snprintf(problem, FILE_PROBLEM_SIZE, "%.160s: %s", path, fault.text);
+	else if (root == NULL)
+		snprintf(problem, FILE_PROBLEM_SIZE, "%.160s: it is no JSON: line %d, column %d: %s", path,
+		        fault.line, fault.column, fault.text);
+	return root;
+}

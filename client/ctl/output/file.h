@@ -17,5 +17,7 @@ bool file_write(
         const char *path, int (*write)(void *data, FILE *file), void *data, char problem[FILE_PROBLEM_SIZE]);
 /* The value that a text is: NULL if it is no JSON, which names a member twice, or if memory is short. */
 json_t *file_parse(const char *text, size_t length, json_error_t *fault);
+/* The value that a file is; NULL, too, if it cannot be read. */
+json_t *file_read_json(const char *path, char problem[FILE_PROBLEM_SIZE]);
 
 #endif
