@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/host/check.h"
+#include "daemon/methods/methods.h"
 #include "daemon/methods/metrics.h"
 #include "daemon/host/notify.h"
 #include "daemon/host/stack.h"
@@ -64,13 +65,13 @@ struct daemon {
 	struct server server;
 	struct queue queue;
 	struct background background;
-	struct requests requests;
+	struct methods methods;
 	uv_signal_t signals[3];
 	uv_timer_t watchdog;
 	uv_timer_t log_timer; /* runs only while lines wait to be written */
 	struct metrics_file metrics;
 	/* What was begun, and so must be ended. */
-	bool has_loop, has_devices, has_server, has_queue, has_requests, has_background, has_metrics;
+	bool has_loop, has_devices, has_server, has_queue, has_methods, has_background, has_metrics;
 	bool reloads;       /* the host is asked for what a new configuration names */
 	bool reloads_again; /* and the configuration may have changed since */
 	bool stopping;
@@ -137,8 +138,8 @@ static void close_rest(void *data)
 		devices_free(&daemon->devices);
 	if (daemon->has_queue)
 		queue_free(&daemon->queue);
-	if (daemon->has_requests)
-		requests_free(&daemon->requests);
+	if (daemon->has_methods)
+		methods_free(&daemon->methods);
 	if (daemon->has_background)
 		background_free(&daemon->background);
 	for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
@@ -207,8 +208,8 @@ static void stop(struct daemon *daemon)
 		metrics_file_stop(&daemon->metrics);
 	if (daemon->has_queue)
 		queue_stop(&daemon->queue);
-	if (daemon->has_requests)
-		requests_stop(&daemon->requests);
+	if (daemon->has_methods)
+		methods_stop(&daemon->methods);
 	if (daemon->has_devices)
 		devices_stop(&daemon->devices, true);
 	if (daemon->has_server)
@@ -371,8 +372,8 @@ static void answers_changed(void *data, const struct store_key *key)
 {
 	struct daemon *daemon = data;
 
-	if (daemon->has_requests && !daemon->stopping)
-		subscriptions_changed(&daemon->requests.subscriptions, key);
+	if (daemon->has_methods && !daemon->stopping)
+		subscriptions_changed(&daemon->methods.subscriptions, key);
 }
 
 static void published_answers(void *data, uint64_t generation)
@@ -423,9 +424,9 @@ static void device_settled(void *data, struct runner_slot *slot)
 	if (daemon->queue.running == NULL)
 		devices_bury(&daemon->devices);
 	board_change_all(&daemon->board); /* another device may be the first now */
-	subscriptions_changed(&daemon->requests.subscriptions, NULL);
+	subscriptions_changed(&daemon->methods.subscriptions, NULL);
 	queue_settled(&daemon->queue, slot);
-	requests_settled(&daemon->requests);
+	parked_settled(&daemon->methods.parked);
 	background_settled(&daemon->background, slot);
 }
 
@@ -437,7 +438,7 @@ static void device_doubted(void *data, struct runner_slot *slot)
 	if (daemon->stopping)
 		return;
 	board_change_all(&daemon->board); /* what clients keep was of another device, as it may turn out */
-	subscriptions_changed(&daemon->requests.subscriptions, NULL);
+	subscriptions_changed(&daemon->methods.subscriptions, NULL);
 }
 
 static void device_event(void *data, struct runner_slot *slot, const struct ft_runner_event *event)
@@ -506,14 +507,14 @@ static bool client_at_once(void *data, struct session *session, struct ft_view b
 {
 	struct daemon *daemon = data;
 
-	return requests_at_once(&daemon->requests, session, bytes);
+	return lookups_at_once(&daemon->methods.lookups, session, bytes);
 }
 
 static void client_message(void *data, struct session *session, const struct ft_envelope *envelope)
 {
 	struct daemon *daemon = data;
 
-	requests_message(&daemon->requests, session, envelope);
+	methods_message(&daemon->methods, session, envelope);
 }
 
 static void client_batch_end(void *data, struct session *session)
@@ -521,14 +522,14 @@ static void client_batch_end(void *data, struct session *session)
 	struct daemon *daemon = data;
 
 	(void)session;
-	requests_batch_end(&daemon->requests);
+	methods_batch_end(&daemon->methods);
 }
 
 static bool client_owed(void *data, struct session *session)
 {
 	struct daemon *daemon = data;
 
-	return requests_owed(&daemon->requests, session);
+	return methods_owed(&daemon->methods, session);
 }
 
 static void client_closed(void *data, struct session *session)
@@ -536,7 +537,7 @@ static void client_closed(void *data, struct session *session)
 	struct daemon *daemon = data;
 
 	if (daemon->has_queue)
-		requests_session_closed(&daemon->requests, session);
+		methods_session_closed(&daemon->methods, session);
 }
 
 static void clients_gone(void *data)
@@ -685,17 +686,26 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	            daemon->store, &daemon->log, &daemon->options, error) != 0)
 		return -1;
 	daemon->has_background = true;
-	daemon->has_requests = true;
-	if (requests_init(&daemon->requests, &daemon->log, &daemon->options, &daemon->access, daemon->store,
-	            &daemon->devices, &daemon->queue, &daemon->background, &daemon->server, &daemon->board,
-	            error) != 0)
+	const struct context parts = {
+	        .log = &daemon->log,
+	        .options = &daemon->options,
+	        .access = &daemon->access,
+	        .store = daemon->store,
+	        .devices = &daemon->devices,
+	        .queue = &daemon->queue,
+	        .background = &daemon->background,
+	        .server = &daemon->server,
+	        .board = &daemon->board,
+	};
+	daemon->has_methods = true;
+	if (methods_init(&daemon->methods, &parts, error) != 0)
 		return -1;
 	if (queue_init(&daemon->queue, &daemon->loop, &daemon->devices, daemon->store, &daemon->log,
 	            &daemon->options, &queue_events, daemon, error) != 0)
 		return -1;
 	daemon->has_queue = true;
 	background_settled(&daemon->background, NULL); /* devices that were known need not be heard */
-	if (metrics_file_init(&daemon->metrics, &daemon->loop, &daemon->requests, error) != 0)
+	if (metrics_file_init(&daemon->metrics, &daemon->methods.reports, error) != 0)
 		return -1;
 	daemon->has_metrics = true;
 	if (daemon->notify.watchdog_ns > 0)

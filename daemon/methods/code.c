@@ -1,5 +1,4 @@
-/* The machine code of a winner, as its sweep kept it: read from the state directory, checked, and given out. */
-#include "daemon/methods/methods.h"
+#include "daemon/methods/code.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,23 +69,22 @@ damaged:
 }
 
 /* The winner's code, as its sweep kept it. */
-static int find_code(struct requests *requests, const struct ft_code_request *request,
+static int find_code(struct context *context, const struct ft_code_request *request,
         struct ft_code_reply *reply, uint8_t **data, struct ft_error *error)
 {
-	struct subject *subject = &requests->subject;
+	struct subject subject;
 	struct trials *trials = NULL;
 	char path[512];
 	int status = -1;
 
-	if (requests_reading(requests, error) != 0 ||
-	        subject_admit(subject, requests->devices, request->kernel, request->device, &request->problem,
+	if (context_read(context, error) != 0 ||
+	        subject_admit(&subject, context->devices, request->kernel, request->device, &request->problem,
 	                error) != 0)
 		return -1;
-	if (subject->key.device != 0 &&
-	        store_get_trials(requests->store, &subject->key, subject->kernel->identity, &trials, error) <
-	                0)
+	if (subject.key.device != 0 &&
+	        store_get_trials(context->store, &subject.key, subject.kernel->identity, &trials, error) < 0)
 		return -1;
-	if (trials == NULL || !ft_problem_equal(&trials->problem, &subject->problem) || trials->winner < 0) {
+	if (trials == NULL || !ft_problem_equal(&trials->problem, &subject.problem) || trials->winner < 0) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE,
 		        "there is no code yet: this problem has not been tuned here");
 		goto out;
@@ -94,24 +92,24 @@ static int find_code(struct requests *requests, const struct ft_code_request *re
 	const struct trial *winner = &trials->trial[trials->winner];
 
 	memcpy(reply->kernel, request->kernel, sizeof(reply->kernel));
-	reply->problem = subject->problem;
+	reply->problem = subject.problem;
 	reply->config = winner->config;
-	memcpy(reply->device, subject->device->shown.id, sizeof(reply->device));
-	memcpy(reply->identity, subject->kernel->identity_hash, sizeof(reply->identity));
+	memcpy(reply->device, subject.device->shown.id, sizeof(reply->device));
+	memcpy(reply->identity, subject.kernel->identity_hash, sizeof(reply->identity));
 	/* The hash came from a runner: it names a file only if it is one. */
 	if (strlen(winner->code) != FT_HASH_SIZE - 1 ||
 	        strspn(winner->code, "0123456789abcdef") != FT_HASH_SIZE - 1) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "the runner of this device keeps no code");
 		goto out;
 	}
-	(void)snprintf(path, sizeof(path), "%s/code/%s.code", requests->options->state_dir, winner->code);
+	(void)snprintf(path, sizeof(path), "%s/code/%s.code", context->options->state_dir, winner->code);
 	status = read_code(path, reply->device, data, &reply->about, &reply->object, error);
 out:
 	trials_free(trials);
 	return status;
 }
 
-void method_code(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_code(void *group, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_code_request request;
 	struct ft_code_reply reply = {0};
@@ -119,7 +117,7 @@ void method_code(struct requests *requests, struct session *session, const struc
 	uint8_t *data = NULL;
 
 	if (ft_decode(&ft_code_request_message, envelope->body, &request, &error) != 0 ||
-	        find_code(requests, &request, &reply, &data, &error) != 0)
+	        find_code(group, &request, &reply, &data, &error) != 0)
 		session_fail(session, envelope->id, &error);
 	else
 		session_reply(session, envelope->id, &ft_code_reply_message, &reply);

@@ -1,22 +1,21 @@
-/* What an operator decides: answers pinned, freed and forgotten, and whether the queue works. Each is told
- * and takes effect after its commit, and leaves a line in the log. */
+#include "daemon/methods/control.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/methods/methods.h"
 #include "proto/clock.h"
 
 /* A change on its way to the store. */
 struct act {
-	struct requests *requests;
+	struct context *context;
 	struct pending *pending;
 	bool was_set;
 	char audit[1024];
 };
 
-static struct act *new_act(struct requests *requests, struct session *session,
+static struct act *new_act(struct context *context, struct session *session,
         const struct ft_envelope *envelope, struct ft_error *error)
 {
 	struct act *act = calloc(1, sizeof(*act));
@@ -30,7 +29,7 @@ static struct act *new_act(struct requests *requests, struct session *session,
 		free(act);
 		return NULL;
 	}
-	act->requests = requests;
+	act->context = context;
 	(void)snprintf(act->audit, sizeof(act->audit), "%s uid=%u gid=%u pid=%" PRId64, envelope->method,
 	        session->user, session->group, session->process);
 	return act;
@@ -44,7 +43,7 @@ static void end_act(struct act *act)
 
 static void audit(const struct act *act, uint64_t generation, const struct ft_error *error)
 {
-	const struct log *log = act->requests->log;
+	const struct log *log = act->context->log;
 
 	if (error != NULL)
 		log_line(log, LOG_LEVEL_WARNING, "audit %s failed: %s", act->audit, error->message);
@@ -63,7 +62,7 @@ static void changed(void *data, uint64_t generation, const struct ft_error *erro
 	struct ft_change_reply reply = {.generation = generation, .was_set = act->was_set};
 
 	audit(act, generation, error);
-	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(act->requests->store));
+	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(act->context->store));
 	if (session != NULL && error == NULL)
 		session_reply(session, act->pending->id, &ft_change_reply_message, &reply);
 	else if (session != NULL)
@@ -95,21 +94,22 @@ static int add_change(struct store_batch *batch, enum change change, const struc
 }
 
 /* Whether the change takes or replaces something, as far as is committed by now. */
-static bool was_set(struct requests *requests, enum change change)
+static bool was_set(struct store *store, const struct subject *subject, enum change change)
 {
 	struct store_answer *known = malloc(sizeof(*known));
 	bool is = false;
 
-	if (known != NULL && store_get_answer(requests->store, &requests->subject.key, known, NULL) == 1)
+	if (known != NULL && store_get_answer(store, &subject->key, known, NULL) == 1)
 		is = change == CHANGE_FORGET || known->pin.set;
 	free(known);
 	return is;
 }
 
-static void change_answer(struct requests *requests, struct session *session,
+static void change_answer(struct control *control, struct session *session,
         const struct ft_envelope *envelope, method_call *call, enum change change)
 {
-	const struct subject *subject = &requests->subject;
+	struct context *context = control->context;
+	struct subject subject;
 	struct store_pin pin = {.set = change == CHANGE_PIN, .user = session->user, .at_ns = ft_wall_ns()};
 	struct store_batch *batch = NULL;
 	struct ft_change_request request;
@@ -124,8 +124,8 @@ static void change_answer(struct requests *requests, struct session *session,
 		        change == CHANGE_PIN ? "given" : "left out");
 		goto fail;
 	}
-	switch (requests_subject(requests, session, envelope, call, request.kernel, request.device,
-	        &request.problem, &error)) {
+	switch (parked_subject(control->parked, session, envelope, call, control, request.kernel,
+	        request.device, &request.problem, &subject, &error)) {
 	case SUBJECT_PARKED:
 		return;
 	case SUBJECT_REFUSED:
@@ -133,20 +133,20 @@ static void change_answer(struct requests *requests, struct session *session,
 	case SUBJECT_READY:
 		break;
 	}
-	if ((pin.set && !subject_takes(subject, &request.config, &error)) ||
-	        requests_reading(requests, &error) != 0)
+	if ((pin.set && !subject_takes(&subject, &request.config, &error)) ||
+	        context_read(context, &error) != 0)
 		goto fail;
 	pin.config = request.config;
-	act = new_act(requests, session, envelope, &error);
+	act = new_act(context, session, envelope, &error);
 	if (act == NULL)
 		goto fail;
-	batch = store_batch_new(requests->store);
-	if (batch == NULL || add_change(batch, change, subject, &pin) != 0) {
+	batch = store_batch_new(context->store);
+	if (batch == NULL || add_change(batch, change, &subject, &pin) != 0) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for a change");
 		goto fail;
 	}
-	act->was_set = was_set(requests, change);
-	describe(act, subject, &request.config);
+	act->was_set = was_set(context->store, &subject, change);
+	describe(act, &subject, &request.config);
 	store_submit(batch, changed, act);
 	return;
 fail:
@@ -157,19 +157,19 @@ fail:
 	session_fail(session, envelope->id, &error);
 }
 
-void method_pin(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_pin(void *group, struct session *session, const struct ft_envelope *envelope)
 {
-	change_answer(requests, session, envelope, method_pin, CHANGE_PIN);
+	change_answer(group, session, envelope, method_pin, CHANGE_PIN);
 }
 
-void method_unpin(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_unpin(void *group, struct session *session, const struct ft_envelope *envelope)
 {
-	change_answer(requests, session, envelope, method_unpin, CHANGE_UNPIN);
+	change_answer(group, session, envelope, method_unpin, CHANGE_UNPIN);
 }
 
-void method_forget(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_forget(void *group, struct session *session, const struct ft_envelope *envelope)
 {
-	change_answer(requests, session, envelope, method_forget, CHANGE_FORGET);
+	change_answer(group, session, envelope, method_forget, CHANGE_FORGET);
 }
 
 /* ---- the queue ---- */
@@ -188,24 +188,24 @@ static void paused(void *data, bool is_paused, const struct ft_error *error)
 	end_act(act);
 }
 
-static void set_paused(
-        struct requests *requests, struct session *session, const struct ft_envelope *envelope, bool pause)
+static void set_paused(const struct control *control, struct session *session,
+        const struct ft_envelope *envelope, bool pause)
 {
 	struct ft_error error;
-	struct act *act = new_act(requests, session, envelope, &error);
+	struct act *act = new_act(control->context, session, envelope, &error);
 
 	if (act == NULL)
 		session_fail(session, envelope->id, &error);
 	else
-		queue_pause(requests->queue, pause, paused, act);
+		queue_pause(control->context->queue, pause, paused, act);
 }
 
-void method_pause(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_pause(void *group, struct session *session, const struct ft_envelope *envelope)
 {
-	set_paused(requests, session, envelope, true);
+	set_paused(group, session, envelope, true);
 }
 
-void method_resume(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_resume(void *group, struct session *session, const struct ft_envelope *envelope)
 {
-	set_paused(requests, session, envelope, false);
+	set_paused(group, session, envelope, false);
 }

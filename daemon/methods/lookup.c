@@ -1,12 +1,10 @@
-/* Lookups: one, or many in one message. */
+#include "daemon/methods/lookup.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/jobs/background.h"
-#include "daemon/methods/methods.h"
-#include "daemon/answers/reply_cache.h"
 #include "proto/clock.h"
 
 enum { ENCODED_MAX = 4096, TIMED_EACH = 16, UNCOUNTED_MAX = 15 };
@@ -19,7 +17,7 @@ static int refuse_generation(const struct ft_lookup_request *request, struct ft_
 	        request->generation, why.message);
 }
 
-int requests_look_up(struct requests *requests, const struct ft_lookup_request *request,
+int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *request,
         enum lookup_source *source, bool *known, struct ft_error *error)
 {
 	uint64_t generation = 0;
@@ -29,116 +27,116 @@ int requests_look_up(struct requests *requests, const struct ft_lookup_request *
 	*known = true;
 	if (request->invariant)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
-	readable = *known = requests_reading(requests, error) == 0;
+	readable = *known = context_read(lookups->context, error) == 0;
 	/* A named generation never falls back. */
 	if (request->generation[0] != '\0' && !readable)
 		return refuse_generation(request, error);
 	if (request->generation[0] != '\0' &&
-	        lookup_token(requests->store, request->generation, &generation, error) != 0)
+	        lookup_token(lookups->context->store, request->generation, &generation, error) != 0)
 		return -1;
-	if (subject_admit(&requests->subject, requests->devices, request->kernel, request->device,
+	if (subject_admit(&lookups->subject, lookups->context->devices, request->kernel, request->device,
 	            &request->problem, error) != 0)
 		return -1;
 	/* What a device is decides the default: until it was heard, the answers that will stand are not known. */
-	if (generation != 0 && requests->subject.device->state == DEVICE_PROBING) {
-		requests->too_early = true;
+	if (generation != 0 && lookups->subject.device->state == DEVICE_PROBING) {
+		lookups->too_early = true;
 		return ft_fail(error, FT_E_GENERATION, "the device %s is still to be heard",
-		        requests->subject.device->shown.id);
+		        lookups->subject.device->shown.id);
 	}
 	if (!readable ||
-	        lookup_answer(requests->store, &requests->subject, generation, &requests->answer, source,
-	                error) != 0) {
+	        lookup_answer(lookups->context->store, &lookups->subject, generation, &lookups->answer,
+	                source, error) != 0) {
 		if (generation != 0)
 			return strcmp(error->code, FT_E_STORE) != 0 ? -1 : refuse_generation(request, error);
 		/* Nobody shall keep it: version and stripe stay zero. */
 		if (lookup_without_store(
-		            requests->store, &requests->subject, &requests->answer, source, error) != 0)
+		            lookups->context->store, &lookups->subject, &lookups->answer, source, error) != 0)
 			return -1;
 		*known = false;
 		return 0;
 	}
 	/* The word first: if it was changed by a commit that the answer does not know of, that is noticed now, and nobody
 	 * keeps the answer. */
-	stripe = board_stripe(&requests->subject.key);
-	requests->answer.version = board_version(requests->board, stripe);
-	if (!store_is_latest(requests->store))
-		requests->answer.version = 0;
-	requests->answer.stripe = requests->answer.version == 0 ? 0 : stripe + 1;
+	stripe = board_stripe(&lookups->subject.key);
+	lookups->answer.version = board_version(lookups->context->board, stripe);
+	if (!store_is_latest(lookups->context->store))
+		lookups->answer.version = 0;
+	lookups->answer.stripe = lookups->answer.version == 0 ? 0 : stripe + 1;
 	return 0;
 }
 
 /* The reply that stands, counted as asked. Where the table of misses is too small for all that is asked, problems take
  * each other's places in turn: one that lost its own is looked up in full, to be counted with what it was asked
  * meanwhile, but not each time. NULL if it is to be; *uncounted is how often it was asked beside that. */
-static const struct reply *find_kept(struct requests *requests, struct ft_view question, uint64_t hash,
-        uint64_t now_ns, uint64_t *uncounted)
+static const struct reply *find_kept(
+        struct lookups *lookups, struct ft_view question, uint64_t hash, uint64_t now_ns, uint64_t *uncounted)
 {
-	struct reply *reply = replies_find(&requests->replies, requests->board, question, hash);
+	struct reply *reply = replies_find(&lookups->replies, lookups->context->board, question, hash);
 
 	*uncounted = 0;
 	if (reply == NULL)
 		return NULL;
-	if (reply->miss.serial != 0 && !misses_again(&requests->misses, reply->miss, now_ns)) {
+	if (reply->miss.serial != 0 && !misses_again(&lookups->misses, reply->miss, now_ns)) {
 		if (reply->uncounted == UNCOUNTED_MAX) {
 			*uncounted = reply->uncounted;
 			return NULL;
 		}
 		reply->uncounted++;
 	}
-	requests->lookups[reply->source]++;
+	lookups->by_source[reply->source]++;
 	return reply;
 }
 
-static bool answer_kept(struct requests *requests, struct ft_view question, uint64_t hash, uint64_t now_ns,
+static bool answer_kept(struct lookups *lookups, struct ft_view question, uint64_t hash, uint64_t now_ns,
         uint64_t *uncounted, struct ft_writer *writer)
 {
 	/* Read before the word that stands: the answer is one of that generation. */
-	uint64_t generation = board_generation(requests->board);
-	const struct reply *reply = find_kept(requests, question, hash, now_ns, uncounted);
+	uint64_t generation = board_generation(lookups->context->board);
+	const struct reply *reply = find_kept(lookups, question, hash, now_ns, uncounted);
 
 	if (reply == NULL)
 		return false;
-	requests->batch_lookups++;
+	lookups->batch_count++;
 	reply_write(reply, generation, writer);
 	return true;
 }
 
-static void keep(struct requests *requests, struct ft_view question, uint64_t hash, struct ft_view encoded,
+static void keep(struct lookups *lookups, struct ft_view question, uint64_t hash, struct ft_view encoded,
         enum lookup_source source, struct miss_place miss)
 {
 	struct reply *reply;
 
-	if (requests->answer.stripe == 0)
+	if (lookups->answer.stripe == 0)
 		return;
-	reply = replies_keep(&requests->replies, question, hash, encoded);
+	reply = replies_keep(&lookups->replies, question, hash, encoded);
 	if (reply == NULL)
 		return;
-	reply->stripe = (uint32_t)(requests->answer.stripe - 1);
-	reply->version = requests->answer.version;
+	reply->stripe = (uint32_t)(lookups->answer.stripe - 1);
+	reply->version = lookups->answer.version;
 	reply->source = (uint8_t)source;
 	reply->miss = miss;
 	reply->uncounted = 0;
 }
 
 /* False if it is not the same to be counted as asked: then it is looked up again each time. */
-static bool count_miss(struct requests *requests, const struct ft_lookup_request *request, uint64_t more,
+static bool count_miss(struct lookups *lookups, const struct ft_lookup_request *request, uint64_t more,
         uint64_t now_ns, struct miss_place *place)
 {
 	uint64_t repeats = request->repeats > UINT64_MAX - more ? UINT64_MAX : request->repeats + more;
-	uint64_t asked = misses_count(&requests->misses, &requests->subject, repeats, now_ns, place);
+	uint64_t asked = misses_count(&lookups->misses, &lookups->subject, repeats, now_ns, place);
 
 	/* What is stale comes back by itself; it is only told how much it is wanted. */
-	if (strncmp(requests->answer.reason, "stale", 5) == 0)
-		background_want(requests->background, &requests->subject, WISH_UPGRADE, asked);
+	if (strncmp(lookups->answer.reason, "stale", 5) == 0)
+		background_want(lookups->context->background, &lookups->subject, WISH_UPGRADE, asked);
 	else if (request->tune_on_miss)
-		background_want(requests->background, &requests->subject, WISH_MISS, asked);
+		background_want(lookups->context->background, &lookups->subject, WISH_MISS, asked);
 	else
 		return place->serial != 0;
 	return false;
 }
 
 /* Writes the answer to a lookup's params, and gives its weight in a turn; or fails having written nothing, with 0. */
-static unsigned answer(struct requests *requests, struct ft_view question, uint64_t now_ns,
+static unsigned answer(struct lookups *lookups, struct ft_view question, uint64_t now_ns,
         struct ft_writer *writer, struct ft_error *error)
 {
 	uint64_t hash = replies_hash(question);
@@ -152,30 +150,30 @@ static unsigned answer(struct requests *requests, struct ft_view question, uint6
 	struct ft_writer encoded;
 
 	/* The first of a batch: what is kept needs no read of the store, and is timed all the same. */
-	if (requests->batch_lookups == 0)
-		requests->batch_began_ns = ft_monotonic_ns();
-	if (answer_kept(requests, question, hash, now_ns, &uncounted, writer))
+	if (lookups->batch_count == 0)
+		lookups->batch_began_ns = ft_monotonic_ns();
+	if (answer_kept(lookups, question, hash, now_ns, &uncounted, writer))
 		return 1;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
-	        requests_look_up(requests, &request, &source, &known, error) != 0) {
-		requests->refused += !requests->too_early;
+	        lookups_answer(lookups, &request, &source, &known, error) != 0) {
+		lookups->refused += !lookups->too_early;
 		return 0;
 	}
-	requests->lookups[source]++;
-	requests->batch_lookups++;
+	lookups->by_source[source]++;
+	lookups->batch_count++;
 	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
-	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && requests->subject.key.device != 0)
-		again = count_miss(requests, &request, uncounted, now_ns, &miss);
+	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && lookups->subject.key.device != 0)
+		again = count_miss(lookups, &request, uncounted, now_ns, &miss);
 	ft_writer_init_fixed(&encoded, room, sizeof(room));
-	ft_encode(&encoded, &ft_answer_message, &requests->answer);
+	ft_encode(&encoded, &ft_answer_message, &lookups->answer);
 	if (!ft_writer_ok(&encoded)) {
-		ft_encode(writer, &ft_answer_message, &requests->answer);
+		ft_encode(writer, &ft_answer_message, &lookups->answer);
 		return SESSION_LOOKED_UP;
 	}
 	ft_write_raw(writer, room, encoded.length);
 	/* Not what does more than ask, nor what is not asked again. */
 	if (again && request.generation[0] == '\0' && !request.tune_on_miss && request.repeats == 0)
-		keep(requests, question, hash, (struct ft_view){room, encoded.length}, source, miss);
+		keep(lookups, question, hash, (struct ft_view){room, encoded.length}, source, miss);
 	return SESSION_LOOKED_UP;
 }
 
@@ -186,25 +184,26 @@ static uint64_t loop_ns(const struct session *session)
 }
 
 /* Of a message that could not be answered yet, the only case in which a lookup waits. */
-static void ask_again_later(struct requests *requests, struct session *session,
+static void ask_again_later(struct lookups *lookups, struct session *session,
         const struct ft_envelope *envelope, method_call *call)
 {
 	struct ft_error error;
 
-	requests->too_early = false;
-	if (requests_park(requests, session, envelope, call, &error) != 0)
+	lookups->too_early = false;
+	if (parked_add(lookups->parked, session, envelope, call, lookups, &error) != 0)
 		session_fail(session, envelope->id, &error);
 }
 
-void method_lookup(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_lookup(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	struct lookups *lookups = group;
 	struct ft_writer *writer = &session->out;
 	size_t began = writer->length;
 	struct ft_error error;
 	unsigned weight;
 
 	ft_begin_response(writer, envelope->id);
-	weight = answer(requests, envelope->body, loop_ns(session), writer, &error);
+	weight = answer(lookups, envelope->body, loop_ns(session), writer, &error);
 	session->weight += weight;
 	if (weight > 0) {
 		session_appended(session);
@@ -212,8 +211,8 @@ void method_lookup(struct requests *requests, struct session *session, const str
 	}
 	session->weight += SESSION_LOOKED_UP;
 	writer->length = began;
-	if (requests->too_early)
-		ask_again_later(requests, session, envelope, method_lookup);
+	if (lookups->too_early)
+		ask_again_later(lookups, session, envelope, method_lookup);
 	else
 		session_fail(session, envelope->id, &error);
 }
@@ -244,9 +243,9 @@ static bool open_lookup(struct ft_view bytes, uint32_t *id, struct ft_view *para
 }
 
 /* That the bytes are those of a question which was taken apart before shows that they are one message, and whole. */
-bool requests_at_once(struct requests *requests, struct session *session, struct ft_view bytes)
+bool lookups_at_once(struct lookups *lookups, struct session *session, struct ft_view bytes)
 {
-	uint64_t generation = board_generation(requests->board);
+	uint64_t generation = board_generation(lookups->context->board);
 	const struct reply *reply;
 	struct ft_view question;
 	uint64_t began_ns = 0;
@@ -255,29 +254,29 @@ bool requests_at_once(struct requests *requests, struct session *session, struct
 
 	if (!session->greeted || session->level < ACCESS_MEMBER || !open_lookup(bytes, &id, &question))
 		return false;
-	devices_look(requests->devices);
+	devices_look(lookups->context->devices);
 	/* A look at the clock costs as much as the rest. */
-	if (requests->timed_ns == 0 || requests->untimed + 1 >= TIMED_EACH)
+	if (lookups->timed_ns == 0 || lookups->untimed + 1 >= TIMED_EACH)
 		began_ns = ft_monotonic_ns();
-	reply = find_kept(requests, question, replies_hash(question), loop_ns(session), &uncounted);
+	reply = find_kept(lookups, question, replies_hash(question), loop_ns(session), &uncounted);
 	if (reply == NULL)
 		return false;
 	reply_respond(reply, id, generation, &session->out);
-	requests->untimed++; /* but counted */
+	lookups->untimed++; /* but counted */
 	if (began_ns != 0) {
-		requests->timed_ns = ft_monotonic_ns() - began_ns;
-		requests_add_untimed(requests);
+		lookups->timed_ns = ft_monotonic_ns() - began_ns;
+		lookups_add_untimed(lookups);
 	}
 	return true;
 }
 
 /* Gives its weight. */
 static inline unsigned answer_one_of_many(
-        struct requests *requests, struct ft_view question, uint64_t now_ns, struct ft_writer *writer)
+        struct lookups *lookups, struct ft_view question, uint64_t now_ns, struct ft_writer *writer)
 {
 	size_t began = writer->length;
 	struct ft_error error;
-	unsigned weight = answer(requests, question, now_ns, writer, &error);
+	unsigned weight = answer(lookups, question, now_ns, writer, &error);
 
 	if (weight > 0)
 		return weight;
@@ -309,26 +308,26 @@ static int find_lookups(struct ft_view body, struct ft_cursor *lookups, struct f
 }
 
 /* A list of lookups that takes more than one turn. */
-struct lookups {
+struct many {
 	struct work work;
-	struct requests *requests;
+	struct lookups *lookups;
 	struct ft_envelope envelope;
 	struct ft_cursor left;
 	uint32_t count; /* that are left */
 };
 
 /* Answers some. True if none is left, or one came too early. */
-static bool answer_some(struct requests *requests, struct session *session, struct ft_cursor *left,
+static bool answer_some(struct lookups *lookups, struct session *session, struct ft_cursor *left,
         uint32_t *count, struct ft_writer *writer)
 {
 	uint64_t now_ns = loop_ns(session);
 	struct ft_view question;
 
 	while (*count > 0 && ft_read_view(left, &question)) {
-		unsigned weight = answer_one_of_many(requests, question, now_ns, writer);
+		unsigned weight = answer_one_of_many(lookups, question, now_ns, writer);
 
 		(*count)--;
-		if (requests->too_early || *count == 0)
+		if (lookups->too_early || *count == 0)
 			break;
 		if (session_spent(session, weight))
 			return false;
@@ -338,47 +337,47 @@ static bool answer_some(struct requests *requests, struct session *session, stru
 
 static bool answer_more(struct work *work, struct session *session)
 {
-	struct lookups *lookups = (struct lookups *)work;
+	struct many *many = (struct many *)work;
 
-	if (!answer_some(lookups->requests, session, &lookups->left, &lookups->count, &work->answer))
+	if (!answer_some(many->lookups, session, &many->left, &many->count, &work->answer))
 		return false;
-	if (lookups->requests->too_early) {
+	if (many->lookups->too_early) {
 		ft_writer_reset(&work->answer);
-		ask_again_later(lookups->requests, session, &lookups->envelope, method_lookup_many);
+		ask_again_later(many->lookups, session, &many->envelope, method_lookup_many);
 	}
 	return true;
 }
 
 /* What is written of the answer so far goes with the work, since others may be given before it is whole. */
-static void answer_later(struct requests *requests, struct session *session,
-        const struct ft_envelope *envelope, struct ft_cursor left, uint32_t count, size_t began)
+static void answer_later(struct lookups *lookups, struct session *session, const struct ft_envelope *envelope,
+        struct ft_cursor left, uint32_t count, size_t began)
 {
-	struct lookups *lookups = calloc(1, sizeof(*lookups));
+	struct many *many = calloc(1, sizeof(*many));
 	struct ft_writer *writer = &session->out;
 	struct ft_error error;
 
-	if (lookups == NULL) {
+	if (many == NULL) {
 		writer->length = began;
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the answers");
 		session_fail(session, envelope->id, &error);
 		return;
 	}
-	lookups->work.step = answer_more;
-	lookups->work.id = envelope->id;
-	lookups->work.bytes = sizeof(*lookups);
-	ft_writer_init_growing(&lookups->work.answer, ft_bounds_large.bytes);
-	ft_write_raw(&lookups->work.answer, writer->data + began, writer->length - began);
+	many->work.step = answer_more;
+	many->work.id = envelope->id;
+	many->work.bytes = sizeof(*many);
+	ft_writer_init_growing(&many->work.answer, ft_bounds_large.bytes);
+	ft_write_raw(&many->work.answer, writer->data + began, writer->length - began);
 	writer->length = began;
-	lookups->requests = requests;
-	lookups->envelope = *envelope;
-	lookups->left = left;
-	lookups->count = count;
-	session_begin(session, &lookups->work);
+	many->lookups = lookups;
+	many->envelope = *envelope;
+	many->left = left;
+	many->count = count;
+	session_begin(session, &many->work);
 }
 
-void method_lookup_many(
-        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_lookup_many(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	struct lookups *lookups = group;
 	struct ft_writer *writer = &session->out;
 	struct ft_cursor cursor;
 	struct ft_error error;
@@ -401,14 +400,45 @@ void method_lookup_many(
 	ft_write_map(writer, 1);
 	ft_write_text(writer, "answers");
 	ft_write_array(writer, count);
-	if (!answer_some(requests, session, &cursor, &count, writer)) {
-		answer_later(requests, session, envelope, cursor, count, began);
+	if (!answer_some(lookups, session, &cursor, &count, writer)) {
+		answer_later(lookups, session, envelope, cursor, count, began);
 		return;
 	}
-	if (requests->too_early) {
+	if (lookups->too_early) {
 		writer->length = began;
-		ask_again_later(requests, session, envelope, method_lookup_many);
+		ask_again_later(lookups, session, envelope, method_lookup_many);
 		return;
 	}
 	session_appended(session);
+}
+
+void lookups_add_untimed(struct lookups *lookups)
+{
+	histogram_add(&lookups->latency, lookups->timed_ns, lookups->untimed);
+	lookups->untimed = 0;
+}
+
+void lookups_batch_end(struct lookups *lookups)
+{
+	/* Two looks at the clock a batch, not two a lookup. */
+	if (lookups->batch_count > 0)
+		histogram_add(&lookups->latency,
+		        (ft_monotonic_ns() - lookups->batch_began_ns) / lookups->batch_count,
+		        lookups->batch_count);
+	lookups->batch_count = 0;
+}
+
+int lookups_init(
+        struct lookups *lookups, struct context *context, struct parked *parked, struct ft_error *error)
+{
+	lookups->context = context;
+	lookups->parked = parked;
+	return replies_init(&lookups->replies, error) != 0 || misses_init(&lookups->misses, error) != 0 ? -1
+	                                                                                                : 0;
+}
+
+void lookups_free(struct lookups *lookups)
+{
+	misses_free(&lookups->misses);
+	replies_free(&lookups->replies);
 }

@@ -1,26 +1,36 @@
-/* The methods of the client road, by the file that has them. request.c has the table, and those that ask for
- * work. */
+/* The methods of the client road, all in one table, and what becomes of a client's requests. */
 #ifndef FLYTUNE_DAEMON_METHODS_H
 #define FLYTUNE_DAEMON_METHODS_H
 
-#include "daemon/methods/request.h"
+#include "daemon/methods/control.h"
+#include "daemon/methods/import.h"
+#include "daemon/methods/jobs.h"
+#include "daemon/methods/lookup.h"
+#include "daemon/methods/status.h"
+#include "daemon/methods/subscription.h"
 
-typedef void method_call(
-        struct requests *requests, struct session *session, const struct ft_envelope *envelope);
+/* The groups of methods, each with what is its own. */
+struct methods {
+	struct context context;
+	struct parked parked;
+	struct lookups lookups;
+	struct subscriptions subscriptions;
+	struct jobs jobs;
+	struct control control;
+	struct imports imports;
+	struct reports reports;
+};
 
-/* ask.c: what to use */
-method_call method_lookup, method_lookup_many;
-/* subscription.c: to hear of changes */
-method_call method_subscribe;
-/* report.c: what is known */
-method_call method_trials, method_devices, method_status, method_misses;
-/* code.c: the machine code that won */
-method_call method_code;
-/* change.c: what an operator decides */
-method_call method_pin, method_unpin, method_forget, method_pause, method_resume;
-/* transfer.c: from store to store */
-method_call method_export, method_import_begin, method_import_rows, method_import_commit;
-/* metrics.c: figures for a monitoring system */
-method_call method_metrics;
+/* `context` has the parts of the daemon; it is copied. */
+int methods_init(struct methods *methods, const struct context *context, struct ft_error *error);
+void methods_free(struct methods *methods);
+void methods_message(struct methods *methods, struct session *session, const struct ft_envelope *envelope);
+/* As session_events' owed. */
+bool methods_owed(struct methods *methods, struct session *session);
+/* The end of what one read brought: lets go of the store's read transaction. */
+void methods_batch_end(struct methods *methods);
+void methods_session_closed(struct methods *methods, struct session *session);
+/* Answers what is parked with an error, and closes handles. */
+void methods_stop(struct methods *methods);
 
 #endif

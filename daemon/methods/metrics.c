@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "daemon/host/bug.h"
-#include "daemon/methods/methods.h"
 #include "daemon/host/timer.h"
 #include "proto/clock.h"
 
@@ -51,23 +50,23 @@ static void write_histogram(FILE *page, const char *name, const char *help, cons
 	        name, count, name, (double)histogram->sum_ns / 1e9, name, count);
 }
 
-static void write_lookups(FILE *page, struct requests *requests)
+static void write_lookups(FILE *page, const struct context *context, struct lookups *lookups)
 {
-	requests_add_untimed(requests);
+	lookups_add_untimed(lookups);
 	head(page, "lookups_total", "counter", "Lookups answered, by where the answer came from.");
 	for (int source = 0; source < LOOKUP_SOURCES; source++)
 		labelled(page, "lookups_total", "source", lookup_source_words[source],
-		        requests->lookups[source]);
+		        lookups->by_source[source]);
 	one(page, "lookups_refused_total", "counter", "Lookups that ended in an error.",
-	        (double)requests->refused);
+	        (double)lookups->refused);
 	one(page, "misses_total", "counter",
 	        "Lookups of problems without a result of their own, those counted that clients answered.",
-	        (double)requests->misses.asked);
-	one(page, "denied_total", "counter", "Requests of users who may not.", (double)requests->denied);
+	        (double)lookups->misses.asked);
+	one(page, "denied_total", "counter", "Requests of users who may not.", (double)context->denied);
 	write_histogram(page, "lookup_seconds",
 	        "Time in the daemon for a lookup: the mean of those that came together, and of those alone "
 	        "each 16th as measured.",
-	        &requests->latency);
+	        &lookups->latency);
 }
 
 static void write_queue(FILE *page, const struct queue *queue)
@@ -94,9 +93,8 @@ static void write_queue(FILE *page, const struct queue *queue)
 	        (double)queue->restarts);
 }
 
-static void write_store(FILE *page, struct requests *requests)
+static void write_store(FILE *page, struct store *store, struct census *census)
 {
-	struct store *store = requests->store;
 	struct store_facts facts;
 	uint64_t stale;
 
@@ -104,7 +102,7 @@ static void write_store(FILE *page, struct requests *requests)
 	one(page, "store_bytes", "gauge", "Bytes used of the store's map.", (double)facts.bytes);
 	one(page, "store_limit_bytes", "gauge", "Size of the store's map.", (double)facts.limit);
 	one(page, "store_answers", "gauge", "Problems with an answer of their own.", (double)facts.answers);
-	if (census_stale(&requests->census, &stale))
+	if (census_stale(census, &stale))
 		one(page, "store_stale_answers", "gauge",
 		        "Answers tuned under an identity that is none of today's.", (double)stale);
 	one(page, "store_commits_total", "counter", "Transactions committed.", (double)facts.commits);
@@ -148,8 +146,9 @@ static void write_sessions(FILE *page, const struct server *server)
 	labelled(page, "sessions_refused_total", "short", "descriptors", server->undescribed);
 }
 
-char *metrics_page(struct requests *requests, size_t *length)
+char *metrics_page(struct reports *reports, size_t *length)
 {
+	const struct context *context = reports->context;
 	char *text = NULL;
 	FILE *page = open_memstream(&text, length);
 
@@ -157,18 +156,18 @@ char *metrics_page(struct requests *requests, size_t *length)
 		return NULL;
 	head(page, "info", "gauge", "Version and store.");
 	(void)fprintf(page, "flytune_info{version=\"%s\",store=\"%s\"} 1\n", FLYTUNE_VERSION,
-	        store_uuid(requests->store));
+	        store_uuid(context->store));
 	one(page, "uptime_seconds", "gauge", "Since the daemon's start.",
-	        (double)(ft_monotonic_ns() - requests->started_ns) / 1e9);
-	write_lookups(page, requests);
-	write_queue(page, requests->queue);
-	write_store(page, requests);
-	write_devices(page, requests->devices);
-	write_sessions(page, requests->server);
+	        (double)(ft_monotonic_ns() - context->started_ns) / 1e9);
+	write_lookups(page, context, reports->lookups);
+	write_queue(page, context->queue);
+	write_store(page, context->store, &reports->census);
+	write_devices(page, context->devices);
+	write_sessions(page, context->server);
 	one(page, "subscriptions", "gauge", "Answers that clients subscribe to.",
-	        requests->subscriptions.count);
+	        reports->subscriptions->count);
 	one(page, "subscription_notices_total", "counter", "Changed answers that subscribers were told of.",
-	        (double)requests->subscriptions.told);
+	        (double)reports->subscriptions->told);
 	if (fclose(page) != 0) {
 		free(text);
 		return NULL;
@@ -176,12 +175,12 @@ char *metrics_page(struct requests *requests, size_t *length)
 	return text;
 }
 
-void method_metrics(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_metrics(void *group, struct session *session, const struct ft_envelope *envelope)
 {
 	struct ft_metrics_reply reply;
 	struct ft_error error;
 	size_t length;
-	char *text = metrics_page(requests, &length);
+	char *text = metrics_page(group, &length);
 
 	if (text == NULL) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the metrics");
@@ -232,7 +231,7 @@ static void write_file(uv_work_t *work)
 static void written(uv_work_t *work, int status)
 {
 	struct metrics_file *file = work->data;
-	const struct log *log = file->requests->log;
+	const struct log *log = file->reports->context->log;
 
 	(void)status;
 	file->writing = false;
@@ -254,10 +253,10 @@ static void begin_write(uv_timer_t *timer)
 
 	if (file->writing)
 		return;
-	file->text = metrics_page(file->requests, &file->length);
+	file->text = metrics_page(file->reports, &file->length);
 	if (file->text == NULL)
 		return; /* the next time, perhaps */
-	(void)snprintf(file->path, sizeof(file->path), "%s", file->requests->options->metrics_file);
+	(void)snprintf(file->path, sizeof(file->path), "%s", file->reports->context->options->metrics_file);
 	file->writing = true;
 	/* The first time starts threads, and they inherit what is held back: signals are the loop thread's. */
 	(void)sigfillset(&all);
@@ -273,7 +272,7 @@ static void begin_write(uv_timer_t *timer)
 
 void metrics_file_configure(struct metrics_file *file)
 {
-	const struct options *options = file->requests->options;
+	const struct options *options = file->reports->context->options;
 	uint64_t interval_ms = options->metrics_interval_ns / 1000000;
 
 	if (interval_ms == 0)
@@ -284,13 +283,12 @@ void metrics_file_configure(struct metrics_file *file)
 		(void)uv_timer_stop(&file->timer);
 }
 
-int metrics_file_init(
-        struct metrics_file *file, uv_loop_t *loop, struct requests *requests, struct ft_error *error)
+int metrics_file_init(struct metrics_file *file, struct reports *reports, struct ft_error *error)
 {
 	int status;
 
-	*file = (struct metrics_file){.requests = requests};
-	status = uv_timer_init(loop, &file->timer);
+	*file = (struct metrics_file){.reports = reports};
+	status = uv_timer_init(reports->context->server->loop, &file->timer);
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	file->timer.data = file;

@@ -3,12 +3,10 @@
 #ifndef FLYTUNE_DAEMON_METRICS_H
 #define FLYTUNE_DAEMON_METRICS_H
 
-#include <uv.h>
-
-#include "daemon/methods/request.h"
+#include "daemon/methods/status.h"
 
 struct metrics_file {
-	struct requests *requests;
+	struct reports *reports;
 	uv_timer_t timer; /* runs only while a file is set */
 	uv_work_t work;
 	bool writing;
@@ -19,11 +17,12 @@ struct metrics_file {
 	size_t length;
 };
 
-/* The page as text, to be freed; NULL when out of memory. */
-char *metrics_page(struct requests *requests, size_t *length);
+method_call method_metrics; /* of the reports */
 
-int metrics_file_init(
-        struct metrics_file *file, uv_loop_t *loop, struct requests *requests, struct ft_error *error);
+/* The page as text, to be freed; NULL when out of memory. */
+char *metrics_page(struct reports *reports, size_t *length);
+
+int metrics_file_init(struct metrics_file *file, struct reports *reports, struct ft_error *error);
 /* The settings may have changed. */
 void metrics_file_configure(struct metrics_file *file);
 /* Closes the timer; the handle lives until the loop has seen to that. */

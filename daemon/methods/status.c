@@ -1,10 +1,10 @@
-/* What is known: trials, devices, the daemon's state, and what was asked for in vain. */
+#include "daemon/methods/status.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/methods/methods.h"
 #include "proto/clock.h"
 
 /* ---- trials ---- */
@@ -59,15 +59,17 @@ out:
 	free(shown);
 }
 
-void method_trials(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_trials(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	struct reports *reports = group;
+	struct context *context = reports->context;
 	struct ft_trials_request request;
 	struct ft_trials_reply *reply = calloc(1, sizeof(*reply));
 	struct trials *trials = NULL;
 	struct ft_writer writer;
 	struct ft_writer knobs;
 	struct ft_error error;
-	struct subject *subject = &requests->subject;
+	struct subject subject;
 
 	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
 	ft_writer_init_growing(&knobs, ft_bounds_request.bytes);
@@ -76,22 +78,21 @@ void method_trials(struct requests *requests, struct session *session, const str
 		goto fail;
 	}
 	if (ft_decode(&ft_trials_request_message, envelope->body, &request, &error) != 0 ||
-	        requests_reading(requests, &error) != 0 ||
-	        subject_admit(subject, requests->devices, request.kernel, request.device, &request.problem,
+	        context_read(context, &error) != 0 ||
+	        subject_admit(&subject, context->devices, request.kernel, request.device, &request.problem,
 	                &error) != 0)
 		goto fail;
-	if (subject->key.device != 0 &&
-	        store_get_trials(requests->store, &subject->key, subject->kernel->identity, &trials, &error) <
-	                0)
+	if (subject.key.device != 0 &&
+	        store_get_trials(context->store, &subject.key, subject.kernel->identity, &trials, &error) < 0)
 		goto fail;
-	if (trials != NULL && !ft_problem_equal(&trials->problem, &subject->problem)) {
+	if (trials != NULL && !ft_problem_equal(&trials->problem, &subject.problem)) {
 		trials_free(trials);
 		trials = NULL;
 	}
 	memcpy(reply->kernel, request.kernel, sizeof(reply->kernel));
-	reply->problem = subject->problem;
-	memcpy(reply->device, subject->device->shown.id, sizeof(reply->device));
-	memcpy(reply->identity, subject->kernel->identity_hash, sizeof(reply->identity));
+	reply->problem = subject.problem;
+	memcpy(reply->device, subject.device->shown.id, sizeof(reply->device));
+	memcpy(reply->identity, subject.kernel->identity_hash, sizeof(reply->identity));
 	if (trials != NULL) {
 		reply->rounds = trials->rounds;
 		reply->seed = trials->seed;
@@ -99,15 +100,15 @@ void method_trials(struct requests *requests, struct session *session, const str
 		memcpy(reply->method, trials->method, sizeof(reply->method));
 		memcpy(reply->reason, trials->reason, sizeof(reply->reason));
 		reply->sweep_ns = trials->sweep_ns;
-		reply->band_ppm = requests->options->band_ppm;
+		reply->band_ppm = context->options->band_ppm;
 		if (trials->winner >= 0)
-			trials_gain(trials, trials->count, requests->options->band_ppm,
+			trials_gain(trials, trials->count, context->options->band_ppm,
 			        (uint32_t)trials->winner, &reply->gain_ppm, &reply->gain_least_ppm);
-		write_trials(trials, requests->options->band_ppm, &writer);
+		write_trials(trials, context->options->band_ppm, &writer);
 	} else {
 		ft_write_array(&writer, 0);
 	}
-	ft_schema_write_knobs(&knobs, &subject->kernel->schema);
+	ft_schema_write_knobs(&knobs, &subject.kernel->schema);
 	if (!ft_writer_ok(&writer) || !ft_writer_ok(&knobs)) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
 		goto fail;
@@ -127,14 +128,16 @@ out:
 
 /* ---- status and devices ---- */
 
-void method_devices(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_devices(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	struct reports *reports = group;
+	struct context *context = reports->context;
 	struct ft_devices_reply reply;
 	struct ft_writer writer;
 	struct ft_error error;
 
 	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
-	devices_write(requests->devices, &writer);
+	devices_write(context->devices, &writer);
 	if (ft_writer_ok(&writer)) {
 		reply.devices = (struct ft_view){writer.data, writer.length};
 		session_reply(session, envelope->id, &ft_devices_reply_message, &reply);
@@ -147,38 +150,40 @@ void method_devices(struct requests *requests, struct session *session, const st
 
 /* A device that the operator named, by itself or by its runner, and that is not there. Where all are welcome, none is
  * missed. */
-static void add_devices_degraded(const struct requests *requests, char *text, size_t size)
+static void add_devices_degraded(const struct context *context, char *text, size_t size)
 {
-	const struct devices *devices = requests->devices;
+	const struct devices *devices = context->devices;
 
 	for (uint32_t i = 0; i < devices->count; i++) {
 		const struct device *device = devices->device[i];
 		size_t length = strlen(text);
 
 		if (device->state == DEVICE_ABSENT &&
-		        (requests->options->device_count > 0 ||
-		                options_given(requests->options, "runner", device->shown.kind)))
+		        (context->options->device_count > 0 ||
+		                options_given(context->options, "runner", device->shown.kind)))
 			(void)snprintf(text + length, size - length, "%sno %s device: %s",
 			        length > 0 ? "; " : "", device->shown.kind, device->slot->reason);
 	}
 }
 
-void method_status(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_status(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	struct reports *reports = group;
+	struct context *context = reports->context;
 	struct ft_status_reply reply = {
 	        .server = "flytuned " FLYTUNE_VERSION,
 	        .protocol = FT_PROTOCOL_MAX,
 	        .pid = (uint64_t)getpid(),
-	        .uptime_ns = ft_monotonic_ns() - requests->started_ns,
-	        .sessions = requests->server->count,
-	        .jobs_queued = queue_waiting(requests->queue),
-	        .jobs_running = requests->queue->running != NULL ? 1 : 0,
-	        .runner_restarts = requests->queue->restarts,
-	        .paused = requests->queue->paused,
-	        .background_waiting = requests->background->count,
-	        .background_dropped = requests->background->dropped,
+	        .uptime_ns = ft_monotonic_ns() - context->started_ns,
+	        .sessions = context->server->count,
+	        .jobs_queued = queue_waiting(context->queue),
+	        .jobs_running = context->queue->running != NULL ? 1 : 0,
+	        .runner_restarts = context->queue->restarts,
+	        .paused = context->queue->paused,
+	        .background_waiting = context->background->count,
+	        .background_dropped = context->background->dropped,
 	};
-	const struct places *places = &requests->server->places;
+	const struct places *places = &context->server->places;
 	struct place_count busiest = places_busiest(places);
 	struct store_facts facts;
 	struct ft_writer lookups;
@@ -187,35 +192,35 @@ void method_status(struct requests *requests, struct session *session, const str
 
 	ft_writer_init_growing(&lookups, ft_bounds_request.bytes);
 	ft_writer_init_growing(&devices, ft_bounds_large.bytes);
-	store_facts(requests->store, &facts);
-	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(requests->store));
-	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", requests->options->state_dir);
+	store_facts(context->store, &facts);
+	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(context->store));
+	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", context->options->state_dir);
 	reply.sessions_limit = places->most;
-	reply.sessions_refused = server_refused(requests->server);
+	reply.sessions_refused = server_refused(context->server);
 	reply.user_sessions_limit = places_share(places);
 	reply.busiest_user = busiest.user;
 	reply.busiest_sessions = busiest.count;
-	reply.generation = store_generation(requests->store);
+	reply.generation = store_generation(context->store);
 	reply.store_bytes = facts.bytes;
 	reply.store_limit = facts.limit;
 	reply.answers = facts.answers;
 	reply.damaged = facts.damaged;
 	memcpy(reply.degraded, facts.degraded, sizeof(reply.degraded));
 	(void)snprintf(
-	        reply.background, sizeof(reply.background), "%s", background_state(requests->background));
-	access_explain(requests->access, requests->options->socket, reply.access, sizeof(reply.access));
-	reply.stale_known = census_stale(&requests->census, &reply.stale);
-	reply.misses = requests->misses.asked;
-	memcpy(reply.config, requests->options->config, sizeof(reply.config));
-	add_devices_degraded(requests, reply.degraded, sizeof(reply.degraded));
+	        reply.background, sizeof(reply.background), "%s", background_state(context->background));
+	access_explain(context->access, context->options->socket, reply.access, sizeof(reply.access));
+	reply.stale_known = census_stale(&reports->census, &reply.stale);
+	reply.misses = reports->lookups->misses.asked;
+	memcpy(reply.config, context->options->config, sizeof(reply.config));
+	add_devices_degraded(context, reply.degraded, sizeof(reply.degraded));
 	ft_write_map(&lookups, LOOKUP_SOURCES + 1);
 	for (int source = 0; source < LOOKUP_SOURCES; source++) {
 		ft_write_text(&lookups, lookup_source_words[source]);
-		ft_write_uint(&lookups, requests->lookups[source]);
+		ft_write_uint(&lookups, reports->lookups->by_source[source]);
 	}
 	ft_write_text(&lookups, "refused");
-	ft_write_uint(&lookups, requests->refused);
-	devices_write(requests->devices, &devices);
+	ft_write_uint(&lookups, reports->lookups->refused);
+	devices_write(context->devices, &devices);
 	if (ft_writer_ok(&lookups) && ft_writer_ok(&devices)) {
 		reply.lookups = (struct ft_view){lookups.data, lookups.length};
 		reply.devices = (struct ft_view){devices.data, devices.length};
@@ -232,21 +237,21 @@ void method_status(struct requests *requests, struct session *session, const str
 
 /* Whether it has got a result of its own since. Where that cannot be asked, for want of its device or of the store, it has
  * not. */
-static bool is_granted(struct requests *requests, const struct miss *miss, const struct ft_problem *problem)
+static bool is_granted(struct context *context, const struct miss *miss, const struct ft_problem *problem)
 {
+	struct subject subject;
+	struct ft_answer answer;
 	enum lookup_source source = LOOKUP_DEFAULT;
 
-	return subject_admit(&requests->subject, requests->devices, miss->kernel, miss->device, problem,
-	               NULL) == 0 &&
-	        lookup_answer(requests->store, &requests->subject, 0, &requests->answer, &source, NULL) ==
-	        0 &&
+	return subject_admit(&subject, context->devices, miss->kernel, miss->device, problem, NULL) == 0 &&
+	        lookup_answer(context->store, &subject, 0, &answer, &source, NULL) == 0 &&
 	        source < LOOKUP_NEAREST;
 }
 
 /* The list of misses, some in each turn. Entries may be given to others meanwhile. */
 struct listing {
 	struct work work;
-	struct requests *requests;
+	struct reports *reports;
 	uint64_t most;
 	size_t count_at; /* in the answer, where the number of misses stands */
 	uint32_t written;
@@ -261,7 +266,8 @@ static bool write_miss(struct listing *listing, struct miss *miss)
 	        .first_ago_ns = now - miss->first_ns,
 	        .last_ago_ns = now - miss->last_ns};
 
-	if (!miss_problem(miss, &shown.problem) || is_granted(listing->requests, miss, &shown.problem)) {
+	if (!miss_problem(miss, &shown.problem) ||
+	        is_granted(listing->reports->context, miss, &shown.problem)) {
 		miss_drop(miss);
 		return false;
 	}
@@ -274,16 +280,16 @@ static bool write_miss(struct listing *listing, struct miss *miss)
 static bool list_misses(struct work *work, struct session *session)
 {
 	struct listing *listing = (struct listing *)work;
-	struct requests *requests = listing->requests;
+	struct reports *reports = listing->reports;
 	struct ft_error error;
 
-	if (requests_reading(requests, &error) != 0) {
+	if (context_read(reports->context, &error) != 0) {
 		ft_writer_reset(&work->answer);
 		ft_write_failure(&work->answer, work->id, &error);
 		return true;
 	}
 	while (listing->next < listing->count && (listing->most == 0 || listing->written < listing->most)) {
-		struct miss *miss = misses_at(&requests->misses, listing->place[listing->next++]);
+		struct miss *miss = misses_at(&reports->lookups->misses, listing->place[listing->next++]);
 
 		listing->written += miss != NULL && write_miss(listing, miss);
 		if (session_spent(session, SESSION_HEAVY))
@@ -293,8 +299,9 @@ static bool list_misses(struct work *work, struct session *session)
 	return true;
 }
 
-void method_misses(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_misses(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	struct reports *reports = group;
 	struct ft_misses_request request;
 	struct listing *listing = NULL;
 	struct ft_writer *writer;
@@ -306,7 +313,7 @@ void method_misses(struct requests *requests, struct session *session, const str
 		session_fail(session, envelope->id, &error);
 		return;
 	}
-	list = misses_sorted(&requests->misses, &count);
+	list = misses_sorted(&reports->lookups->misses, &count);
 	if (list != NULL)
 		listing = calloc(1, sizeof(*listing) + count * sizeof(listing->place[0]));
 	if (listing == NULL) {
@@ -316,10 +323,10 @@ void method_misses(struct requests *requests, struct session *session, const str
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		listing->place[i] = misses_place(&requests->misses, list[i]);
+		listing->place[i] = misses_place(&reports->lookups->misses, list[i]);
 	free(list);
 	listing->work.step = list_misses;
-	listing->requests = requests;
+	listing->reports = reports;
 	listing->work.id = envelope->id;
 	listing->work.bytes = sizeof(*listing) + count * sizeof(listing->place[0]);
 	listing->most = request.most;
@@ -330,9 +337,9 @@ void method_misses(struct requests *requests, struct session *session, const str
 	ft_begin_response(writer, envelope->id);
 	ft_write_map(writer, 3);
 	ft_write_text(writer, "asked");
-	ft_write_uint(writer, requests->misses.asked);
+	ft_write_uint(writer, reports->lookups->misses.asked);
 	ft_write_text(writer, "forgotten");
-	ft_write_uint(writer, requests->misses.forgotten);
+	ft_write_uint(writer, reports->lookups->misses.forgotten);
 	ft_write_text(writer, "misses");
 	listing->count_at = ft_write_open_array(writer);
 	session_begin(session, &listing->work);

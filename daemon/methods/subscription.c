@@ -7,7 +7,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "daemon/methods/methods.h"
 #include "daemon/host/timer.h"
 
 struct place {
@@ -48,7 +47,7 @@ static uint64_t digest_of(const struct ft_writer *encoded)
 static uint64_t answer_place(struct subscriptions *subscriptions, const struct place *place,
         struct standing *standing, const char **member, bool *known, struct ft_writer *said)
 {
-	struct requests *requests = subscriptions->requests;
+	struct lookups *lookups = subscriptions->lookups;
 	struct ft_lookup_request request;
 	enum lookup_source source = LOOKUP_DEFAULT;
 	struct ft_error error;
@@ -56,10 +55,10 @@ static uint64_t answer_place(struct subscriptions *subscriptions, const struct p
 
 	if (ft_decode(&ft_lookup_request_message, (struct ft_view){place->question, place->length}, &request,
 	            &error) != 0 ||
-	        requests_look_up(requests, &request, &source, known, &error) != 0) {
+	        lookups_answer(lookups, &request, &source, known, &error) != 0) {
 		standing->stripe = unplaced;
-		if (requests->too_early) { /* it becomes due when the device was heard */
-			requests->too_early = false;
+		if (lookups->too_early) { /* it becomes due when the device was heard */
+			lookups->too_early = false;
 			return place->digest;
 		}
 		*member = "error";
@@ -67,17 +66,17 @@ static uint64_t answer_place(struct subscriptions *subscriptions, const struct p
 		return digest_of(said);
 	}
 	/* The word from before the answer: what changes from now on makes it another one. */
-	standing->stripe = board_stripe(&requests->subject.key);
-	standing->version = requests->answer.version;
+	standing->stripe = board_stripe(&lookups->subject.key);
+	standing->version = lookups->answer.version;
 	*member = "answer";
-	generation = requests->answer.generation;
-	requests->answer.generation = 0;
-	requests->answer.stripe = requests->answer.version = 0;
-	ft_encode(said, &ft_answer_message, &requests->answer);
+	generation = lookups->answer.generation;
+	lookups->answer.generation = 0;
+	lookups->answer.stripe = lookups->answer.version = 0;
+	ft_encode(said, &ft_answer_message, &lookups->answer);
 	digest = digest_of(said);
-	requests->answer.generation = generation;
+	lookups->answer.generation = generation;
 	ft_writer_reset(said);
-	ft_encode(said, &ft_answer_message, &requests->answer);
+	ft_encode(said, &ft_answer_message, &lookups->answer);
 	return digest;
 }
 
@@ -119,7 +118,7 @@ static bool stands(const struct subscriptions *subscriptions, const struct stand
 	if (standing->version == 0 || standing->anything != subscriptions->anything)
 		return false;
 	return standing->stripe == unplaced ||
-	        standing->version == board_version(subscriptions->requests->board, standing->stripe);
+	        standing->version == board_version(subscriptions->context->board, standing->stripe);
 }
 
 /* All look at their places once more. After a change by many, once. */
@@ -144,7 +143,7 @@ bool subscriptions_tell(struct subscriptions *subscriptions, struct session *ses
 {
 	struct subscriber *subscriber = session->subscriber;
 
-	if (subscriber == NULL || subscriptions->requests->stopping)
+	if (subscriber == NULL || subscriptions->context->stopping)
 		return false;
 	subscriptions->woken = false;
 	while (subscriber->at < subscriber->count || subscriber->again) {
@@ -333,7 +332,7 @@ static int keep_places(struct adding *adding, struct session *session, struct ft
 	session->turn.user->places_bytes += adding->bytes;
 	adding->read = 0;
 	session->due = true;
-	requests_keeps(subscriptions->requests, session);
+	context_keeps(subscriptions->context, session);
 	return 0;
 }
 
@@ -362,7 +361,7 @@ fail:
 }
 
 static int read_lists(const struct ft_subscribe_request *request, struct adding **adding,
-        const struct requests *requests, struct ft_error *error)
+        const struct context *context, struct ft_error *error)
 {
 	struct ft_cursor lookups = ft_cursor_of(request->lookups.data, request->lookups.length);
 	struct ft_cursor digests = ft_cursor_of(request->seen.data, request->seen.length);
@@ -370,7 +369,7 @@ static int read_lists(const struct ft_subscribe_request *request, struct adding 
 	uint32_t known = 0;
 	char value[32];
 
-	if (requests->stopping)
+	if (context->stopping)
 		return ft_fail(error, FT_E_STOPPING, "the daemon is stopping");
 	if (!ft_read_array(&lookups, &listed) || listed == 0 || listed > FT_LOOKUPS_MAX) {
 		(void)snprintf(value, sizeof(value), "%u of them", listed);
@@ -416,35 +415,36 @@ void subscriptions_left(struct subscriptions *subscriptions, struct session *ses
 
 /* ---- the method ---- */
 
-void method_subscribe(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_subscribe(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	struct subscriptions *subscriptions = group;
 	struct ft_subscribe_request request;
 	struct adding *adding = NULL;
 	struct ft_error error;
 
 	if (ft_decode(&ft_subscribe_request_message, envelope->body, &request, &error) != 0 ||
-	        read_lists(&request, &adding, requests, &error) != 0) {
+	        read_lists(&request, &adding, subscriptions->context, &error) != 0) {
 		session_fail(session, envelope->id, &error);
 		return;
 	}
 	adding->work.step = add_places;
 	adding->work.free = drop_adding;
 	ft_writer_init_growing(&adding->work.answer, ft_bounds_request.bytes);
-	adding->subscriptions = &requests->subscriptions;
+	adding->subscriptions = subscriptions;
 	adding->work.id = envelope->id;
 	session_begin(session, &adding->work);
 }
 
 /* ---- life ---- */
 
-int subscriptions_init(struct subscriptions *subscriptions, struct requests *requests, uv_loop_t *loop,
+int subscriptions_init(struct subscriptions *subscriptions, struct context *context, struct lookups *lookups,
         struct ft_error *error)
 {
 	int status;
 
-	*subscriptions = (struct subscriptions){.requests = requests};
+	*subscriptions = (struct subscriptions){.context = context, .lookups = lookups};
 	ft_writer_init_growing(&subscriptions->said, ft_bounds_request.bytes);
-	status = uv_timer_init(loop, &subscriptions->later);
+	status = uv_timer_init(context->server->loop, &subscriptions->later);
 	subscriptions->later.data = subscriptions;
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
@@ -453,7 +453,7 @@ int subscriptions_init(struct subscriptions *subscriptions, struct requests *req
 
 void subscriptions_stop(struct subscriptions *subscriptions)
 {
-	if (subscriptions->requests == NULL)
+	if (subscriptions->context == NULL)
 		return;
 	uv_close((uv_handle_t *)&subscriptions->later, NULL);
 }

@@ -9,11 +9,8 @@
 #ifndef FLYTUNE_DAEMON_SUBSCRIPTION_H
 #define FLYTUNE_DAEMON_SUBSCRIPTION_H
 
-#include "daemon/server/session.h"
-#include "daemon/store/store.h"
-#include "proto/board.h"
+#include "daemon/methods/lookup.h"
 
-struct requests;
 struct place;
 struct subscriber;
 
@@ -24,7 +21,8 @@ enum {
 };
 
 struct subscriptions {
-	struct requests *requests;
+	struct context *context;
+	struct lookups *lookups;
 	uv_timer_t later;
 	struct subscriber *first;
 	uint32_t anything; /* changes that may concern any answer */
@@ -35,7 +33,9 @@ struct subscriptions {
 	struct ft_writer said; /* while one is written */
 };
 
-int subscriptions_init(struct subscriptions *subscriptions, struct requests *requests, uv_loop_t *loop,
+method_call method_subscribe;
+
+int subscriptions_init(struct subscriptions *subscriptions, struct context *context, struct lookups *lookups,
         struct ft_error *error);
 /* Closes handles. */
 void subscriptions_stop(struct subscriptions *subscriptions);

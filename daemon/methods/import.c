@@ -1,9 +1,4 @@
-/* Export and import: answers on their way from store to store.
- *
- * An export walks the store in steps, each a request of its own, all as of one generation. An import stages
- * rows in its session; each is checked as it comes, and nothing changes before the commit. A row keeps the
- * identity and the origin that it came with, so that what was measured elsewhere never passes for local. */
-#include "daemon/methods/transfer.h"
+#include "daemon/methods/import.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,174 +9,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "daemon/methods/methods.h"
-
-enum {
-	EXPORT_PAGE = 128,    /* records looked at in one request */
-	EXPORT_STEP = 4,      /* before it is looked whether the turn is over */
-	IMPORT_BATCH = 16384, /* rows of one transaction: that many are applied together or not at all */
-};
+enum { IMPORT_BATCH = 16384 /* rows of one transaction: that many are applied together or not at all */ };
 
 static const uint64_t time_max_ps = UINT64_C(3600) * 1000000000000;
 static const uint64_t gain_max_ppm = UINT64_C(1000000000) * 1000000;
 static const uint64_t date_max_ns = UINT64_C(253402300799) * 1000000000; /* the end of the year 9999 */
 
-/* ---- export ---- */
-
-/* A page of an export, some of it in each turn. */
-struct outgoing {
-	struct work work;
-	struct requests *requests;
-	size_t count_at; /* in the answer, where the number of rows stands */
-	uint64_t generation, hidden;
-	uint32_t looked_at, rows;
-	struct store_place place;
-	struct ft_row row;
-};
-
-static bool copy_name(const char *name, char *into, size_t size)
-{
-	return name != NULL && (size_t)snprintf(into, size, "%s", name) < size;
-}
-
-/* What a lookup would serve but for the pin: the winner, unless it is stale and there is an import. */
-static bool fill_row(struct outgoing *out, const struct store_key *key, const struct store_answer *answer)
-{
-	struct store *store = out->requests->store;
-	struct ft_row *row = &out->row;
-	const struct device *device;
-	const struct device_kernel *kernel = devices_kernel(out->requests->devices, key, &device);
-	bool stale = kernel == NULL || kernel->identity != answer->winner.identity;
-
-	memset(row, 0, sizeof(*row));
-	row->problem = answer->problem;
-	if (!copy_name(store_name_text(store, STORE_KERNEL, key->kernel), row->kernel, sizeof(row->kernel)) ||
-	        !copy_name(
-	                store_name_text(store, STORE_DEVICE, key->device), row->device, sizeof(row->device)))
-		return false;
-	if (answer->pin.set) {
-		row->pin = answer->pin.config;
-		row->pinned_at_ns = answer->pin.at_ns;
-	}
-	if (answer->winner.set && (!stale || !answer->import.set)) {
-		if (!copy_name(store_name_text(store, STORE_IDENTITY, answer->winner.identity), row->identity,
-		            sizeof(row->identity)))
-			return false;
-		row->config = answer->winner.config;
-		(void)snprintf(row->origin, sizeof(row->origin), "%s", store_uuid(store));
-		row->time_ps = answer->winner.time_ps;
-		row->default_time_ps = answer->winner.default_time_ps;
-		row->gain_least_ppm = answer->winner.gain_least_ppm;
-		row->unsettled = !answer->winner.conclusive;
-		row->tuned_at_ns = answer->winner.tuned_at_ns;
-	} else if (answer->import.set) {
-		row->config = answer->import.config;
-		(void)snprintf(row->identity, sizeof(row->identity), "%s", answer->import.identity);
-		(void)snprintf(row->origin, sizeof(row->origin), "%s", answer->import.origin);
-		row->time_ps = answer->import.time_ps;
-		row->default_time_ps = answer->import.default_time_ps;
-		row->gain_least_ppm = answer->import.gain_least_ppm;
-		row->unsettled = answer->import.unsettled;
-		row->tuned_at_ns = answer->import.at_ns;
-	}
-	return row->config.count > 0 || row->pin.count > 0;
-}
-
-static bool export_answer(void *data, const struct store_key *key, const struct store_answer *answer)
-{
-	struct outgoing *out = data;
-
-	if (fill_row(out, key, answer)) {
-		ft_encode(&out->work.answer, &ft_row_message, &out->row);
-		out->rows++;
-	}
-	return true;
-}
-
-static bool export_step(struct work *work, struct session *session)
-{
-	struct outgoing *out = (struct outgoing *)work;
-	struct ft_writer *writer = &work->answer;
-	struct ft_error error;
-	uint64_t hidden;
-
-	do {
-		if (requests_reading(out->requests, &error) != 0 ||
-		        store_each_answer(out->requests->store, out->generation, EXPORT_STEP, &out->place,
-		                export_answer, out, &hidden, &error) != 0) {
-			ft_writer_reset(writer);
-			ft_write_failure(writer, work->id, &error);
-			return true;
-		}
-		out->hidden += hidden;
-		out->looked_at += EXPORT_STEP;
-		if (out->place.length == 0 || out->looked_at >= EXPORT_PAGE)
-			break;
-	} while (!session_spent(session, SESSION_HEAVY));
-	if (out->place.length != 0 && out->looked_at < EXPORT_PAGE)
-		return false;
-	/* The rest of ft_export_reply, behind its rows. */
-	ft_write_count(writer, out->count_at, out->rows);
-	ft_write_text(writer, "place");
-	ft_write_bytes(writer, out->place.at, out->place.length);
-	ft_write_text(writer, "hidden");
-	ft_write_uint(writer, out->hidden);
-	return true;
-}
-
-static int begin_export(struct outgoing *out, const struct ft_export_request *request, struct ft_error *error)
-{
-	struct store *store = out->requests->store;
-
-	out->generation = store_generation(store);
-	if (request->generation[0] != '\0' &&
-	        lookup_token(store, request->generation, &out->generation, error) != 0)
-		return -1;
-	if (request->place.length != 0 && request->place.length != sizeof(out->place.at))
-		return ft_fail_field(error, FT_E_BAD_VALUE, "place", "of another length", "one of a reply");
-	if (request->place.length != 0) {
-		memcpy(out->place.at, request->place.data, sizeof(out->place.at));
-		out->place.length = sizeof(out->place.at);
-	}
-	return 0;
-}
-
-void method_export(struct requests *requests, struct session *session, const struct ft_envelope *envelope)
-{
-	struct outgoing *out = calloc(1, sizeof(*out));
-	struct ft_writer *writer;
-	struct ft_export_request request;
-	struct ft_error error;
-
-	if (out == NULL) {
-		(void)ft_fail(&error, FT_E_MEMORY, "no memory for an export");
-		goto fail;
-	}
-	out->requests = requests;
-	if (ft_decode(&ft_export_request_message, envelope->body, &request, &error) != 0 ||
-	        begin_export(out, &request, &error) != 0)
-		goto fail;
-	out->work.step = export_step;
-	out->work.id = envelope->id;
-	out->work.bytes = sizeof(*out);
-	writer = &out->work.answer;
-	ft_writer_init_growing(writer, ft_bounds_large.bytes);
-	ft_begin_response(writer, envelope->id);
-	ft_write_map(writer, 5); /* as ft_export_reply */
-	ft_write_text(writer, "store");
-	ft_write_text(writer, store_uuid(requests->store));
-	ft_write_text(writer, "generation");
-	ft_write_uint(writer, out->generation);
-	ft_write_text(writer, "rows");
-	out->count_at = ft_write_open_array(writer);
-	session_begin(session, &out->work);
-	return;
-fail:
-	free(out);
-	session_fail(session, envelope->id, &error);
-}
-
-/* ---- import: what is staged ---- */
+/* ---- what is staged ---- */
 
 struct staged {
 	struct store_key key;
@@ -195,7 +29,7 @@ struct incoming_batch {
 };
 
 struct transfer {
-	struct requests *requests;
+	struct context *context;
 	uint32_t user;
 	uint32_t rows, usable, kept;
 	char device[2 * FT_IDENTITY_SIZE]; /* of the row before, with its id: they come in runs */
@@ -268,7 +102,7 @@ static struct store_batch *batch_with_room(struct transfer *transfer)
 	one = calloc(1, sizeof(*one));
 	if (one == NULL)
 		return NULL;
-	one->batch = store_batch_new(transfer->requests->store);
+	one->batch = store_batch_new(transfer->context->store);
 	if (one->batch == NULL) {
 		free(one);
 		return NULL;
@@ -281,7 +115,7 @@ static struct store_batch *batch_with_room(struct transfer *transfer)
 	return one->batch;
 }
 
-/* ---- import: one row ---- */
+/* ---- one row ---- */
 
 /* A row, as its checks see it. */
 struct incoming {
@@ -387,7 +221,7 @@ static void say(struct incoming *in, const char *field, bool usable, const char 
 /* The device and the kernel that a row is for, as far as this host has them. */
 static void find_kernel(struct incoming *in)
 {
-	const struct devices *devices = in->transfer->requests->devices;
+	const struct devices *devices = in->transfer->context->devices;
 
 	in->built_in = ft_kernel_find(in->row.kernel);
 	in->schema = in->built_in != NULL ? in->built_in->schema("cpu") : NULL;
@@ -483,8 +317,8 @@ static int check_config(
 static int device_id(struct transfer *transfer, const char *device, uint32_t *id, struct ft_error *error)
 {
 	if (transfer->device_id == 0 || strcmp(transfer->device, device) != 0) {
-		if (store_intern(transfer->requests->store, STORE_DEVICE, device, &transfer->device_id,
-		            error) != 0)
+		if (store_intern(
+		            transfer->context->store, STORE_DEVICE, device, &transfer->device_id, error) != 0)
 			return -1;
 		(void)snprintf(transfer->device, sizeof(transfer->device), "%s", device);
 	}
@@ -529,7 +363,7 @@ static int stage(struct incoming *in, struct ft_error *error)
 	int64_t before;
 
 	memset(&key, 0, sizeof(key));
-	if (store_intern(transfer->requests->store, STORE_KERNEL, in->row.kernel, &key.kernel, error) != 0 ||
+	if (store_intern(transfer->context->store, STORE_KERNEL, in->row.kernel, &key.kernel, error) != 0 ||
 	        device_id(transfer, in->row.device, &key.device, error) != 0)
 		return -1;
 	ft_schema_key(in->schema, &in->whole, &key.problem);
@@ -579,18 +413,18 @@ static int take_row(struct incoming *in, struct ft_view view, struct ft_error *e
 	return stage(in, error);
 }
 
-/* ---- import: the methods ---- */
+/* ---- the methods ---- */
 
-void method_import_begin(
-        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_import_begin(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	const struct imports *imports = group;
 	struct ft_empty reply = {.ok = true};
 	struct transfer *transfer;
 	struct ft_error error;
 
 	/* What is usable here is told by the devices. */
-	if (devices_probing(requests->devices)) {
-		if (requests_park(requests, session, envelope, method_import_begin, &error) != 0)
+	if (devices_probing(imports->context->devices)) {
+		if (parked_add(imports->parked, session, envelope, method_import_begin, group, &error) != 0)
 			session_fail(session, envelope->id, &error);
 		return;
 	}
@@ -600,7 +434,7 @@ void method_import_begin(
 		session_fail(session, envelope->id, &error);
 		return;
 	}
-	transfer->requests = requests;
+	transfer->context = imports->context;
 	transfer->user = session->user;
 	(void)snprintf(transfer->who, sizeof(transfer->who), "import uid=%u gid=%u pid=%" PRId64,
 	        session->user, session->group, session->process);
@@ -703,14 +537,13 @@ fail:
 	return true;
 }
 
-void method_import_rows(
-        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_import_rows(void *group, struct session *session, const struct ft_envelope *envelope)
 {
 	struct taking *taking = calloc(1, sizeof(*taking));
 	struct ft_import_request request;
 	struct ft_error error;
 
-	(void)requests;
+	(void)group;
 	if (taking == NULL) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for an import");
 		goto fail;
@@ -741,7 +574,7 @@ static void commit_next(struct transfer *transfer);
 
 static void end_commit(struct transfer *transfer, uint64_t generation, const struct ft_error *error)
 {
-	const struct log *log = transfer->requests->log;
+	const struct log *log = transfer->context->log;
 	struct session *session = transfer->pending->session;
 	struct ft_import_reply reply = {.rows = transfer->rows,
 	        .usable = transfer->usable,
@@ -749,7 +582,7 @@ static void end_commit(struct transfer *transfer, uint64_t generation, const str
 	        .generation = generation};
 	struct ft_error told;
 
-	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(transfer->requests->store));
+	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(transfer->context->store));
 	if (error == NULL) {
 		log_line(log, LOG_LEVEL_NOTICE, "audit %s rows=%u usable=%u kept=%u generation=%" PRIu64,
 		        transfer->who, transfer->rows, transfer->usable, transfer->committed, generation);
@@ -794,9 +627,9 @@ static void commit_next(struct transfer *transfer)
 	store_submit(batch, batch_committed, transfer);
 }
 
-void method_import_commit(
-        struct requests *requests, struct session *session, const struct ft_envelope *envelope)
+void method_import_commit(void *group, struct session *session, const struct ft_envelope *envelope)
 {
+	const struct imports *imports = group;
 	struct ft_error error;
 	struct transfer *transfer = transfer_of(session, &error);
 
@@ -814,5 +647,5 @@ void method_import_commit(
 	if (transfer->first != NULL)
 		commit_next(transfer);
 	else
-		end_commit(transfer, store_generation(requests->store), NULL);
+		end_commit(transfer, store_generation(imports->context->store), NULL);
 }

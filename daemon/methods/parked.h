@@ -1,0 +1,35 @@
+/* Requests that wait until a device was heard, and are then tried again. */
+#ifndef FLYTUNE_DAEMON_PARKED_H
+#define FLYTUNE_DAEMON_PARKED_H
+
+#include "daemon/methods/context.h"
+
+struct parked {
+	struct context *context;
+	struct list requests;
+	unsigned count;
+	size_t bytes;
+};
+
+/* Keeps a request until a device was heard, then has `call` called with it anew. */
+int parked_add(struct parked *parked, struct session *session, const struct ft_envelope *envelope,
+        method_call *call, void *group, struct ft_error *error);
+
+/* Checks what a request is about, for methods that need a device that was heard: fills `subject`, or keeps the request and
+ * has `call` called with it anew once a device was heard, or fails. */
+enum subject_state { SUBJECT_READY, SUBJECT_PARKED, SUBJECT_REFUSED };
+enum subject_state parked_subject(struct parked *parked, struct session *session,
+        const struct ft_envelope *envelope, method_call *call, void *group, const char *kernel,
+        const char *device, const struct ft_problem *problem, struct subject *subject,
+        struct ft_error *error);
+
+/* A device was heard: what waits is tried again, each in a turn of its session. */
+void parked_settled(struct parked *parked);
+/* Calls those of a session whose device was heard. True if there are more. */
+bool parked_call_again(struct parked *parked, struct session *session);
+/* The session is gone. */
+void parked_left(struct parked *parked, struct session *session);
+/* Answers all with an error. */
+void parked_stop(struct parked *parked);
+
+#endif

@@ -1,0 +1,18 @@
+/* The methods that tell what is known: trials, devices, the daemon's state, and what was asked for in vain. */
+#ifndef FLYTUNE_DAEMON_STATUS_H
+#define FLYTUNE_DAEMON_STATUS_H
+
+#include "daemon/answers/stale_count.h"
+#include "daemon/methods/lookup.h"
+#include "daemon/methods/subscription.h"
+
+struct reports {
+	struct context *context;
+	struct lookups *lookups;
+	const struct subscriptions *subscriptions;
+	struct census census;
+};
+
+method_call method_trials, method_devices, method_status, method_misses;
+
+#endif
