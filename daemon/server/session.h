@@ -120,11 +120,11 @@ struct session {
 	uint64_t missed;      /* of the lost ones, those that it watches and was not told of having missed */
 	unsigned partial;     /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;
-	struct list again;             /* requests whose device was heard; the requests' to free */
-	struct list awaited;           /* jobs whose end it waits for; the requests' to free */
+	struct list again;             /* requests whose device was heard; the methods' to free */
+	struct list awaited;           /* jobs whose end it waits for; the methods' to free */
 	struct list ended;             /* those of them that have */
-	struct transfer *transfer;     /* an import under way; the requests' to free */
-	struct subscriber *subscriber; /* NULL: it subscribed to nothing; the requests' to free */
+	struct transfer *transfer;     /* an import under way; the methods' to free */
+	struct subscriber *subscriber; /* NULL: it subscribed to nothing; the methods' to free */
 	uint32_t pending_count;
 };
 
