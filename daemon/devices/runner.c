@@ -571,7 +571,7 @@ void runner_start(struct runner *runner)
 	/* The daemon raised its own limit for its clients; a runner gets back what the daemon was given. */
 	if (runner->options->descriptors.rlim_cur > 0)
 		(void)prlimit(runner->process.pid, RLIMIT_NOFILE, &runner->options->descriptors, NULL);
-	/* The loop's right to go first (urgency.h) is none of theirs. */
+	/* The loop's right to go first (priority.h) is none of theirs. */
 	(void)prlimit(runner->process.pid, RLIMIT_NICE, &(struct rlimit){0, 0}, NULL);
 	offer_to_the_kernel(runner);
 	log_line(runner->log, LOG_LEVEL_DEBUG, "runner started kind=%s pid=%d path=%s", runner->kind,
