@@ -10,8 +10,11 @@
 
 enum { SCAN_STEP = 64 };
 
-/* Longest pause before a runner that could not be had is tried again. */
+/* Longest pause before a runner that could not be had is tried again, and before a problem is whose sweep failed; the first of
+ * these is so many times as long as a busy device is left alone. */
 static const uint64_t away_max_ns = 300000000000;
+static const uint64_t failed_max_ns = 3600000000000;
+enum { FAILED_FIRST = 2 };
 
 /* A device that was idle is believed to stay so for a while: sweeps notice by themselves if it does not. */
 static const uint64_t calm_ns = 10000000000;
@@ -104,7 +107,7 @@ static void drop(struct background *background, struct wish *wish)
 /* Nothing is to be done for it just now. */
 static bool is_idle(const struct wish *wish)
 {
-	return wish->given_up || wish->away;
+	return wish->pause.length_ns > 0 || wish->away;
 }
 
 /* The one that has to go first: given up or without its device, else asked least, else the latest. In a storm of misses,
@@ -130,20 +133,24 @@ static struct wish *least(struct background *background)
 
 /* ---- kinds whose runner cannot be had ---- */
 
-static struct background_pause *pause_of(struct background *background, const struct runner_slot *slot)
+static struct pause *pause_of(struct background *background, const struct runner_slot *slot)
 {
 	return &background->pause[slot - background->devices->slot];
 }
 
-/* Its wishes are left alone for a while, each time for longer; those of other kinds go on. */
+/* Each time for longer. */
+static void lengthen(struct pause *pause, uint64_t first_ns, uint64_t most_ns)
+{
+	pause->length_ns = pause->length_ns == 0  ? first_ns
+	        : 2 * pause->length_ns <= most_ns ? 2 * pause->length_ns
+	                                          : most_ns;
+	pause->until_ns = ft_monotonic_ns() + pause->length_ns;
+}
+
+/* Its wishes are left alone for a while; those of other kinds go on. */
 static void pause_slot(struct background *background, const struct runner_slot *slot)
 {
-	struct background_pause *pause = pause_of(background, slot);
-
-	pause->length_ns = pause->length_ns == 0      ? background->options->background_wait_ns
-	        : 2 * pause->length_ns <= away_max_ns ? 2 * pause->length_ns
-	                                              : away_max_ns;
-	pause->until_ns = ft_monotonic_ns() + pause->length_ns;
+	lengthen(pause_of(background, slot), background->options->background_wait_ns, away_max_ns);
 }
 
 /* Whether its device is here and its runner may be had; one whose device is not stays until it is heard again. */
@@ -152,7 +159,8 @@ static bool can_be_granted(struct background *background, struct wish *wish, uin
 	const struct device *device = devices_find(background->devices, wish->device, NULL);
 
 	wish->away = device == NULL || device->state != DEVICE_READY;
-	return !wish->given_up && !wish->away && pause_of(background, device->slot)->until_ns <= now_ns;
+	return wish->pause.until_ns <= now_ns && !wish->away &&
+	        pause_of(background, device->slot)->until_ns <= now_ns;
 }
 
 /* The most asked; but the rest of the last one's family goes on while it is asked at least half as often, since
@@ -240,18 +248,21 @@ static void rest(struct background *background)
 	timer_start(&background->timer, rested, timer_ms(background->options->background_wait_ns));
 }
 
+static uint64_t earlier(uint64_t first_ns, uint64_t until_ns, uint64_t now_ns)
+{
+	return until_ns > now_ns && until_ns < first_ns ? until_ns : first_ns;
+}
+
 /* Comes back when the first of the pauses is over. */
 static void await_pause(struct background *background)
 {
 	uint64_t now_ns = ft_monotonic_ns();
 	uint64_t first_ns = UINT64_MAX;
 
-	for (int kind = 0; kind < OPTIONS_KINDS && background->count > 0; kind++) {
-		uint64_t until_ns = background->pause[kind].until_ns;
-
-		if (until_ns > now_ns && until_ns < first_ns)
-			first_ns = until_ns;
-	}
+	for (int kind = 0; kind < OPTIONS_KINDS && background->count > 0; kind++)
+		first_ns = earlier(first_ns, background->pause[kind].until_ns, now_ns);
+	for (uint32_t i = 0; i < background->count; i++)
+		first_ns = earlier(first_ns, background->wish[i].pause.until_ns, now_ns);
 	if (first_ns != UINT64_MAX)
 		timer_start(&background->timer, rested, timer_ms(first_ns - now_ns));
 }
@@ -273,7 +284,7 @@ static void load_told(void *data, struct ft_view body, const struct ft_error *fa
 	if (failure == NULL && ft_decode(&ft_load_reply_message, body, &load, NULL) != 0)
 		load = (struct ft_load_reply){0};
 	runner_rest(&slot->runner);
-	*pause_of(background, slot) = (struct background_pause){0};
+	*pause_of(background, slot) = (struct pause){0};
 	if (load.known && load.percent > background->options->background_load) {
 		log_line(background->log, LOG_LEVEL_DEBUG, "background waits kind=%s load=%" PRIu64 "%%",
 		        slot->runner.kind, load.percent);
@@ -417,10 +428,11 @@ void background_swept(struct background *background, const struct subject *subje
 		pause_slot(background, subject->device->slot);
 		return;
 	}
-	*pause_of(background, subject->device->slot) = (struct background_pause){0};
+	*pause_of(background, subject->device->slot) = (struct pause){0};
 	if (strcmp(job->state, "done") != 0) {
 		if (wish != NULL)
-			wish->given_up = true;
+			lengthen(&wish->pause, FAILED_FIRST * background->options->background_wait_ns,
+			        failed_max_ns);
 		background->least = NULL;
 		return;
 	}

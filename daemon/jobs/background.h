@@ -3,20 +3,15 @@
  * Wishes come from lookups that missed (and asked for it), from results that another compiler, driver or space
  * made stale, and from sweeps that were disturbed. They are kept in a table of bounded size, the most asked
  * first, and become jobs one at a time: only when nothing by hand waits, and when the runner says that others
- * hardly use the device. Of a kind whose runner cannot be started nothing is tried for growing pauses, and what is wished
- * for a device that is away waits for it, as long as nothing else needs its place in the table. A background sweep makes way for whoever comes. While there is no wish there is no
- * timer either. They outlive the daemon: a list of them is stored some seconds after a change, and when it stops. */
+ * hardly use the device. Of a kind whose runner cannot be started nothing is tried for growing pauses, nor is a problem
+ * whose sweep failed: what it failed of may pass, such as other work that left it too little of its budget. What is wished for a
+ * device that is away waits for it, as long as nothing else needs its place in the table. A background sweep makes way
+ * for whoever comes. While there is no wish there is no timer either. They outlive the daemon: a list of them is stored some seconds after a change, and when it stops. */
 #ifndef FLYTUNE_DAEMON_BACKGROUND_H
 #define FLYTUNE_DAEMON_BACKGROUND_H
 
 #include "daemon/jobs/queue.h"
 #include "daemon/jobs/candidate.h"
-
-/* Of a kind whose runner could not be had. */
-struct background_pause {
-	uint64_t until_ns;  /* monotonic: until then nothing is tried */
-	uint64_t length_ns; /* of the last; the next is twice as long, until its runner has worked */
-};
 
 struct background {
 	struct devices *devices;
@@ -41,7 +36,8 @@ struct background {
 	struct runner_slot *calm; /* was idle when last asked */
 	uint64_t calm_ns;         /* monotonic: until when that is believed */
 	bool adding;              /* a wish is on its way to be a job */
-	struct background_pause pause[OPTIONS_KINDS];
+	/* Of kinds whose runner could not be had. */
+	struct pause pause[OPTIONS_KINDS];
 	uint32_t next; /* numbers wishes, in the order of their coming */
 	/* The walk through stored answers for those that are stale. */
 	bool scanning;
@@ -61,7 +57,7 @@ void background_want(
         struct background *background, const struct subject *subject, enum wish_cause cause, uint64_t asked);
 /* Looks for the next thing to do; to be called when the queue is idle. */
 void background_idle(struct background *background, bool disturbed);
-/* A sweep has ended: its wish is granted, or given up, or another follows; where its device was away, it is tried again after
+/* A sweep has ended: its wish is granted, or another follows; where it failed, or its device was away, it is tried again after
  * a pause. */
 void background_swept(struct background *background, const struct subject *subject, const struct ft_job *job,
         bool busy, bool away);

@@ -42,7 +42,7 @@ int wishes_write(struct ft_writer *writer, const struct wish *wish, uint32_t cou
 	if (sorted == NULL)
 		return -1;
 	for (uint32_t i = 0; i < count; i++) {
-		if (!wish[i].given_up)
+		if (wish[i].pause.length_ns == 0)
 			sorted[listed++] = &wish[i];
 	}
 	for (uint32_t i = 0; i < more_count; i++)

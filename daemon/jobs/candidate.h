@@ -14,16 +14,22 @@ enum wish_cause {
 
 extern const char *const wish_cause_words[WISH_CAUSES];
 
+/* Until when something that failed is not tried again. */
+struct pause {
+	uint64_t until_ns;  /* monotonic */
+	uint64_t length_ns; /* of the last; the next is twice as long, until it works. 0: it has not failed */
+};
+
 struct wish {
 	struct store_key key; /* of today's devices; all zero in one that was read */
 	char kernel[FT_NAME_SIZE];
 	char device[FT_DEVICE_ID_SIZE];
 	struct ft_problem problem;
 	enum wish_cause cause;
-	uint64_t asked;  /* how often */
-	uint32_t number; /* in the order of their coming */
-	bool away;       /* its device was not here when it was looked at last */
-	bool given_up; /* its sweep failed; kept so that it is not tried again and again, but not in a list */
+	uint64_t asked;     /* how often */
+	uint32_t number;    /* in the order of their coming */
+	bool away;          /* its device was not here when it was looked at last */
+	struct pause pause; /* since its sweep failed; one that is paused is kept, but not in a list */
 };
 
 /* As many as a list has at the most: the most asked. */

@@ -214,7 +214,7 @@ def test_wishes_that_were_stored_outlive_a_kill(daemons, runner):
 
 def test_one_whose_sweep_fails_is_not_tried_again_and_again(daemons, runner):
     runner.write("at build * lie fail")
-    daemon = start(daemons(runner, arguments=ALWAYS))
+    daemon = start(daemons(runner, arguments=[*ALWAYS, "--background-wait", "60"]))
     with daemon.peer() as peer:
         miss(peer, m=64)
         until(lambda: [job for job in jobs(daemon) if job["state"] == "failed"], "its sweep fails")

@@ -1,6 +1,7 @@
 """Work that nobody waits for, by the real CPU runner: what made-up runners cannot show is how its real sweeps end."""
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 
@@ -113,3 +114,15 @@ def test_what_was_measured_on_a_busy_machine_is_measured_again(daemons):
         until(disturbed, "a sweep is disturbed", SWEPT)
     until(lambda: "busy" in causes(daemon), "it is measured again", SWEPT)
     daemon.stop()
+
+
+def test_one_whose_sweep_failed_is_tried_again(daemons, tmp_path):
+    """What it failed of may pass: here the budget, elsewhere other work that left it too little of it."""
+    path = tmp_path / "flytuned.conf"
+    path.write_text("[queue]\nbudget = 0.001\n")
+    daemon = heard(daemons(arguments=["--background", "always", "--background-wait", "0.05", "--config", path]))
+    lookups(daemon, tune_on_miss=True)
+    until(lambda: [job["state"] for job in daemon.ctl("jobs").json["jobs"]].count("failed") > len(SHAPES), "one fails again")
+    path.write_text(f"[queue]\nbudget = {BUDGET}\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    all_tuned(daemon)

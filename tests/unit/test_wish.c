@@ -22,7 +22,7 @@ static struct ft_view view_of(const struct ft_writer *writer)
 	return (struct ft_view){.data = writer->data, .length = writer->length};
 }
 
-static void the_most_asked_come_back_first_and_those_given_up_do_not(void **state)
+static void the_most_asked_come_back_first_and_those_that_failed_do_not(void **state)
 {
 	struct wish wish[] = {
 	        wish_of(1, WISH_MISS, 5), wish_of(2, WISH_UPGRADE, 7), wish_of(3, WISH_BUSY, 9)};
@@ -31,7 +31,7 @@ static void the_most_asked_come_back_first_and_those_given_up_do_not(void **stat
 	struct wish *back;
 
 	(void)state;
-	wish[2].given_up = true;
+	wish[2].pause.length_ns = 1;
 	ft_writer_init_growing(&list, 1 << 16);
 	assert_int_equal(wishes_write(&list, wish, 3, &kept, 1), 0);
 	assert_int_equal(wishes_read(view_of(&list), &back), 3);
@@ -127,7 +127,7 @@ static void a_list_of_a_later_version_is_left_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(the_most_asked_come_back_first_and_those_given_up_do_not),
+	        cmocka_unit_test(the_most_asked_come_back_first_and_those_that_failed_do_not),
 	        cmocka_unit_test(a_list_is_bounded_and_keeps_the_most_asked),
 	        cmocka_unit_test(a_damaged_list_gives_what_stands_before_the_damage),
 	        cmocka_unit_test(a_list_of_a_later_version_is_left_alone),
