@@ -7,6 +7,7 @@
 
 #include "daemon/host/bug.h"
 #include "daemon/jobs/job_state.h"
+#include "daemon/jobs/winner.h"
 #include "daemon/answers/lookup.h"
 #include "daemon/host/timer.h"
 #include "proto/clock.h"
@@ -368,7 +369,7 @@ static void job_over(struct job *job)
 static int make_answer(struct queue *queue, struct job *job, uint64_t generation)
 {
 	const struct store_winner *winner = &job->winner;
-	const struct subject *subject = &queue->retry_subject;
+	const struct subject *subject = &queue->found.subject;
 	struct ft_answer *answer = calloc(1, sizeof(*answer));
 
 	if (answer == NULL)
@@ -437,16 +438,16 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		return;
 	}
 	if (queue->running == job) {
-		bool busy = queue->retry_trials != NULL && queue->retry_trials->busy;
+		bool busy = queue->found.trials != NULL && queue->found.trials->busy;
 
 		queue->retry_ms = RETRY_FIRST_MS;
 		sweep_stored(&queue->sweep);
-		trials_free(queue->retry_trials);
-		queue->retry_trials = NULL;
+		trials_free(queue->found.trials);
+		queue->found.trials = NULL;
 		if (job->winner.set)
 			(void)make_answer(queue, job, generation);
-		if (queue->retry_subject.device != NULL)
-			queue->events->swept(queue->data, &queue->retry_subject, &job->info, busy, job->away);
+		if (queue->found.subject.device != NULL)
+			queue->events->swept(queue->data, &queue->found.subject, &job->info, busy, job->away);
 	}
 	job_over(job);
 	pump(queue);
@@ -468,48 +469,16 @@ static void committed(void *data, uint64_t generation, const struct ft_error *er
 	pump(queue);
 }
 
-/* A stored winner gives way only to one that is better beyond the noise; or where nobody looked at what it does now. */
-static uint32_t keep_tied_winner(
-        struct queue *queue, const struct trials *trials, const struct ft_standing *standing)
-{
-	const struct subject *subject = &queue->retry_subject;
-	int32_t index = lookup_served(queue->store, subject, trials);
-
-	if (index >= 0 && index < FT_SPACE_MAX && standing[index].tied &&
-	        trials->trial[index].status == TRIAL_WAITING && !trials->trial[index].dropped &&
-	        trials->trial[index].confirmed)
-		return (uint32_t)index;
-	return (uint32_t)trials->winner;
-}
-
 static int add_winner(struct queue *queue, struct job *job, struct store_batch *batch)
 {
-	struct trials *trials = queue->retry_trials;
-	const struct subject *subject = &queue->retry_subject;
-	uint32_t members = trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX;
-	struct ft_standing *standing = calloc(members, sizeof(*standing));
-	struct ft_decision decision;
-	struct store_winner *winner = &job->winner;
+	const struct subject *subject = &queue->found.subject;
 
-	if (standing == NULL)
+	if (winner_choose(
+	            &job->winner, queue->store, subject, queue->found.trials, queue->options->band_ppm) != 0)
 		return -1;
-	*winner = (struct store_winner){
-	        .set = true,
-	        .identity = subject->kernel->identity,
-	        .rule_revision = FT_RULE_REVISION,
-	        .space_hash = queue->retry_space,
-	        .tuned_at_ns = ft_wall_ns(),
-	        .conclusive = trials->conclusive,
-	        .busy = trials->busy,
-	        .job = job->info.job,
-	};
-	trials_decide(trials, members, queue->options->band_ppm, true, true, standing, &decision);
-	trials->winner = (int32_t)keep_tied_winner(queue, trials, standing);
-	winner->config = trials->trial[trials->winner].config;
-	trials_time_winner(trials, members, queue->options->band_ppm, (uint32_t)trials->winner,
-	        standing[trials->winner].median_ps, winner);
-	free(standing);
-	if (store_batch_winner(batch, &subject->key, &subject->problem, winner) != 0)
+	job->winner.space_hash = queue->found.space_hash;
+	job->winner.job = job->info.job;
+	if (store_batch_winner(batch, &subject->key, &subject->problem, &job->winner) != 0)
 		return -1;
 	return make_answer(queue, job, 0); /* its generation is known after the commit */
 }
@@ -523,11 +492,11 @@ static void commit_end(struct job *job)
 	if (batch == NULL)
 		goto fail;
 	drop_oldest_ended(queue, batch);
-	if (queue->running == job && queue->retry_trials != NULL) {
+	if (queue->running == job && queue->found.trials != NULL) {
 		if (job->end == QUEUE_DONE && add_winner(queue, job, batch) != 0)
 			goto fail;
-		if (store_batch_trials(batch, &queue->retry_subject.key,
-		            queue->retry_subject.kernel->identity, queue->retry_trials) != 0)
+		if (store_batch_trials(batch, &queue->found.subject.key,
+		            queue->found.subject.kernel->identity, queue->found.trials) != 0)
 			goto fail;
 	}
 	if (store_batch_job(batch, &job->info) != 0)
@@ -542,11 +511,12 @@ fail:
 	end_committed(job, 0, &error);
 }
 
-static void sweep_ended(void *data, enum sweep_outcome outcome, const struct subject *subject,
-        struct trials *trials, const struct ft_error *why)
+static void sweep_ended(void *data, const struct sweep_end *found)
 {
 	struct queue *queue = data;
 	struct job *job = queue->running;
+	const enum sweep_outcome outcome = found->outcome;
+	struct trials *trials = found->trials;
 
 	job->info.stage[0] = '\0';
 	if (!bug_unless(queue->log, job->state == JOB_RUNS || job->state == JOB_STOPS,
@@ -569,12 +539,10 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 		return;
 	}
 	(void)go_to(job, JOB_ENDS);
-	job->away = outcome == SWEEP_FAILED && strcmp(why->code, FT_E_UNAVAILABLE) == 0;
-	queue->retry_trials = trials;
-	queue->retry_subject = *subject;
-	queue->retry_space = queue->sweep.space_hash;
+	job->away = outcome == SWEEP_FAILED && strcmp(found->why.code, FT_E_UNAVAILABLE) == 0;
+	queue->found = *found;
 	if (outcome == SWEEP_HELD)
-		job->winner = queue->sweep.held;
+		job->winner = found->held;
 	if (trials != NULL) {
 		job->info.rounds = trials->rounds;
 		trials_progress(trials, trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX,
@@ -583,11 +551,11 @@ static void sweep_ended(void *data, enum sweep_outcome outcome, const struct sub
 	if (outcome == SWEEP_DECIDED)
 		set_end(job, QUEUE_DONE, trials->reason);
 	else if (outcome == SWEEP_HELD)
-		set_end(job, QUEUE_DONE, why->message);
+		set_end(job, QUEUE_DONE, found->why.message);
 	else if (outcome == SWEEP_CANCELLED)
 		set_end(job, QUEUE_CANCELLED, "cancelled; what was measured is kept");
 	else
-		set_end(job, QUEUE_FAILED, why->message);
+		set_end(job, QUEUE_FAILED, found->why.message);
 	commit_end(job);
 }
 
@@ -1169,6 +1137,6 @@ void queue_free(struct queue *queue)
 	}
 	free(queue->by_id);
 	queue->by_id = NULL;
-	trials_free(queue->retry_trials);
-	queue->retry_trials = NULL;
+	trials_free(queue->found.trials);
+	queue->found.trials = NULL;
 }

@@ -65,10 +65,8 @@ struct queue {
 	struct pause *pauses; /* who waits until nothing runs */
 	uv_timer_t retry;     /* of a final commit that the store refused */
 	uint32_t retry_ms;    /* until the next attempt: twice the one before */
-	struct trials *retry_trials;
-	struct subject retry_subject;
-	uint64_t retry_space;
 	bool retry_waits;
+	struct sweep_end found; /* by the sweep whose job ends, until that is stored */
 	bool stopping;
 };
 

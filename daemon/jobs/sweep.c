@@ -10,6 +10,7 @@
 
 #include "daemon/answers/lookup.h"
 #include "daemon/jobs/merge.h"
+#include "daemon/jobs/winner.h"
 #include "proto/clock.h"
 
 enum {
@@ -53,79 +54,6 @@ int sweep_init(struct sweep *sweep, uv_loop_t *loop, struct devices *devices, st
 	        .busy = -1,
 	};
 	return deadline_init(&sweep->cut, loop, budget_passed, sweep);
-}
-
-/* ---- deciding ---- */
-
-static uint32_t line_up(
-        const struct trials *trials, uint32_t members, bool final, struct ft_contender *contender)
-{
-	if (members > FT_SPACE_MAX)
-		members = FT_SPACE_MAX;
-	for (uint32_t i = 0; i < members; i++) {
-		const struct trial *trial = &trials->trial[i];
-
-		/* What was not verified cannot win, whatever its runner says. */
-		contender[i] = (struct ft_contender){
-		        .out = trial->status != TRIAL_WAITING || (final && !trial->verified),
-		        .dropped = trial->dropped,
-		        .sample_ps = trial->sample_ps,
-		};
-	}
-	return members;
-}
-
-void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
-        struct ft_standing *standing, struct ft_decision *decision)
-{
-	struct ft_contender contender[FT_SPACE_MAX];
-	struct ft_rule rule = ft_rule_usual;
-
-	rule.band_ppm = band_ppm;
-	members = line_up(trials, members, final, contender);
-	ft_decide(&rule, contender, members, trials->standard, trials->rounds, ended, standing, decision);
-}
-
-void trials_gain(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t winner,
-        uint64_t *gain_ppm, uint64_t *least_ppm)
-{
-	struct ft_contender contender[FT_SPACE_MAX];
-	struct ft_standing *standing = calloc(FT_SPACE_MAX, sizeof(*standing));
-	struct ft_rule rule = ft_rule_usual;
-	struct ft_gain gain = {0};
-
-	rule.band_ppm = band_ppm;
-	members = line_up(trials, members, true, contender);
-	if (standing != NULL)
-		ft_gain(&rule, contender, members, trials->standard, trials->rounds, winner, standing, &gain);
-	free(standing);
-	*gain_ppm = (uint64_t)llround(gain.ratio * 1e6);
-	*least_ppm = (uint64_t)llround(gain.low * 1e6);
-}
-
-void trials_time_winner(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t index,
-        uint64_t time_ps, struct store_winner *winner)
-{
-	uint64_t gain_ppm;
-
-	trials_gain(trials, members, band_ppm, index, &gain_ppm, &winner->gain_least_ppm);
-	winner->time_ps = time_ps;
-	winner->default_time_ps = (uint64_t)llround((double)time_ps * (double)gain_ppm / 1e6);
-}
-
-void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tried, uint64_t *settled)
-{
-	*tried = 0;
-	*settled = 0;
-	for (uint32_t i = 0; i < members; i++) {
-		const struct trial *trial = &trials->trial[i];
-
-		if (trial->status == TRIAL_PRUNED)
-			continue;
-		*tried += 1;
-		if (trial->status != TRIAL_WAITING || trial->dropped || trials->winner >= 0)
-			*settled += 1;
-	}
 }
 
 /* ---- events and the store ---- */
@@ -199,12 +127,17 @@ static void store_trials(struct sweep *sweep);
 
 static void maybe_end(struct sweep *sweep)
 {
-	struct trials *trials = sweep->trials;
-	struct subject subject;
+	struct sweep_end found = {
+	        .outcome = sweep->outcome,
+	        .subject = sweep->subject,
+	        .trials = sweep->trials,
+	        .space_hash = sweep->space_hash,
+	        .held = sweep->held,
+	        .why = sweep->why,
+	};
 
 	if (sweep->phase != SWEEP_ENDS || sweep->storing)
 		return;
-	subject = sweep->subject;
 	free_notes(&sweep->last_notes);
 	if (sweep->outcome == SWEEP_DECIDED) {
 		sweep->last_notes = sweep->waiting;
@@ -220,12 +153,11 @@ static void maybe_end(struct sweep *sweep)
 	sweep->phase = SWEEP_OFF;
 	sweep->job = NULL;
 	sweep->dirty = false;
-	if (trials != NULL && sweep->outcome != SWEEP_DECIDED &&
-	        (sweep->outcome != SWEEP_CANCELLED || sweep->check)) {
-		trials_free(trials);
-		trials = NULL;
+	if (found.outcome != SWEEP_DECIDED && (found.outcome != SWEEP_CANCELLED || sweep->check)) {
+		trials_free(found.trials);
+		found.trials = NULL;
 	}
-	sweep->events->ended(sweep->data, sweep->outcome, &subject, trials, &sweep->why);
+	sweep->events->ended(sweep->data, &found);
 }
 
 /* Whether nobody but the sweep keeps what it has by its end. */

@@ -17,14 +17,22 @@ enum sweep_outcome {
 	SWEEP_HELD,  /* a check found that the stored winner still holds: nothing new is to be kept */
 };
 
+/* What a sweep found. */
+struct sweep_end {
+	enum sweep_outcome outcome;
+	struct subject subject;
+	/* With SWEEP_DECIDED and SWEEP_CANCELLED, to be committed together with the job and then freed, else NULL. */
+	struct trials *trials;
+	uint64_t space_hash;      /* of the configs that were tried; 0 for a kernel that is not built in */
+	struct store_winner held; /* with SWEEP_HELD: the winner, and what it takes now */
+	struct ft_error why;      /* of a failure; with SWEEP_HELD what is to be told */
+};
+
 struct sweep_events {
 	/* Progress, after the commit of what it tells. */
 	void (*event)(void *data, struct ft_event *event);
-	/* The end; but for sweep_stored, nothing of this sweep calls back after it. With SWEEP_DECIDED and SWEEP_CANCELLED the
-	 * trials are handed over with `subject`, for the caller to commit together with the job; the caller
-	 * frees them. */
-	void (*ended)(void *data, enum sweep_outcome outcome, const struct subject *subject,
-	        struct trials *trials, const struct ft_error *why);
+	/* The end; but for sweep_stored, nothing of this sweep calls back after it. */
+	void (*ended)(void *data, const struct sweep_end *end);
 };
 
 enum sweep_phase { SWEEP_OFF, SWEEP_WAITS_RUNNER, SWEEP_WAITS_SPACE, SWEEP_RUNS, SWEEP_ENDS };
@@ -99,17 +107,5 @@ void sweep_settled(struct sweep *sweep, struct runner_slot *slot);
 void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const struct ft_runner_event *event);
 void sweep_runner_gone(
         struct sweep *sweep, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
-
-/* Decides from the samples of a sweep's trials; `standing` has room for `members`. */
-void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
-        struct ft_standing *standing, struct ft_decision *decision);
-/* What `winner` gains over the default, and at least, in millionths: 1,200,000 is a default that takes 20 % longer. 0: not known. */
-void trials_gain(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t winner,
-        uint64_t *gain_ppm, uint64_t *least_ppm);
-/* Fills in the times of a winner and its gain. */
-void trials_time_winner(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t index,
-        uint64_t time_ps, struct store_winner *winner);
-/* How many of the first `members` are tried at all, and how many of these are settled. */
-void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tried, uint64_t *settled);
 
 #endif

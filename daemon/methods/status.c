@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/jobs/winner.h"
 #include "proto/clock.h"
 
 /* ---- trials ---- */
