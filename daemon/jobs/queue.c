@@ -254,7 +254,7 @@ static void sweep_event(void *data, struct ft_event *event)
 	(void)snprintf(event->state, sizeof(event->state), "running");
 	queue->events->event(queue->data, event);
 	if (queue->running != NULL && is_background(queue->running) && !shares_device(queue->options) &&
-	        sweep_is_disturbed(&queue->sweep)) {
+	        sweep_is_disturbed(queue->sweep)) {
 		queue->disturbed = true;
 		make_way(queue);
 	}
@@ -441,7 +441,7 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		bool busy = queue->found.trials != NULL && queue->found.trials->busy;
 
 		queue->retry_ms = RETRY_FIRST_MS;
-		sweep_stored(&queue->sweep);
+		sweep_stored(queue->sweep);
 		trials_free(queue->found.trials);
 		queue->found.trials = NULL;
 		if (job->winner.set)
@@ -618,7 +618,7 @@ static void make_way(struct queue *queue)
 
 	if (queue->running->state != JOB_RUNS || !go_to(queue->running, JOB_STOPS))
 		return;
-	sweep_cancel(&queue->sweep);
+	sweep_cancel(queue->sweep);
 	log_line(queue->log, LOG_LEVEL_INFO, "sweep makes way job=%" PRIu64 "%s", job,
 	        queue->disturbed ? ": something else uses the device" : "");
 }
@@ -682,7 +682,7 @@ static void pump(struct queue *queue)
 	log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s", job->info.job,
 	        job->info.kernel, job->info.device);
 	tell(queue, job, "started");
-	sweep_start(&queue->sweep, &job->info);
+	sweep_start(queue->sweep, &job->info);
 }
 
 /* ---- arrivals ---- */
@@ -929,7 +929,7 @@ int queue_cancel(struct queue *queue, uint64_t id, queue_done done, void *data, 
 	*handle = wait;
 	if (job->state == JOB_RUNS || job->state == JOB_STOPS) {
 		job->cancelled = true;
-		sweep_cancel(&queue->sweep);
+		sweep_cancel(queue->sweep);
 	} else if (job->state == JOB_WAITS && go_to(job, JOB_DROPS)) {
 		set_end(job, QUEUE_CANCELLED, "cancelled before it ran");
 		commit_end(job);
@@ -964,7 +964,7 @@ static void pause_stored(void *data, uint64_t generation, const struct ft_error 
 	}
 	/* One whose end is on the way to the store needs its device no more. */
 	if (queue->running->state == JOB_RUNS && go_to(queue->running, JOB_STOPS))
-		sweep_cancel(&queue->sweep);
+		sweep_cancel(queue->sweep);
 }
 
 void queue_pause(struct queue *queue, bool pause_it,
@@ -1059,20 +1059,20 @@ void queue_settled(struct queue *queue, struct runner_slot *slot)
 			job->keyed = false;
 		job->looked = false;
 	}
-	sweep_settled(&queue->sweep, slot);
+	sweep_settled(queue->sweep, slot);
 	pump(queue);
 }
 
 void queue_runner_event(struct queue *queue, struct runner_slot *slot, const struct ft_runner_event *event)
 {
-	sweep_runner_event(&queue->sweep, slot, event);
+	sweep_runner_event(queue->sweep, slot, event);
 }
 
 void queue_runner_gone(
         struct queue *queue, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
 {
 	queue->gone[cause]++;
-	sweep_runner_gone(&queue->sweep, slot, cause, why);
+	sweep_runner_gone(queue->sweep, slot, cause, why);
 }
 
 int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, struct store *store,
@@ -1090,9 +1090,6 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	        .data = data,
 	        .retry_ms = RETRY_FIRST_MS,
 	};
-	status = sweep_init(&queue->sweep, loop, devices, store, log, options, &sweep_events, queue);
-	if (status != 0)
-		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	if (store_begin(store, error) != 0)
 		return -1;
 	status = store_each_job(store, load_job, queue, error);
@@ -1108,6 +1105,9 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	queue->retry.data = queue;
+	queue->sweep = sweep_new(loop, devices, store, log, options, &sweep_events, queue, error);
+	if (queue->sweep == NULL)
+		return -1;
 	pump(queue);
 	return 0;
 }
@@ -1117,7 +1117,7 @@ void queue_stop(struct queue *queue)
 	struct ft_error error;
 
 	queue->stopping = true;
-	sweep_abandon(&queue->sweep);
+	sweep_abandon(queue->sweep);
 	(void)stopping(&error);
 	for (struct job *job = queue->first; job != NULL; job = job->next) {
 		call_waits(&job->waits, NULL, &error);
@@ -1139,4 +1139,6 @@ void queue_free(struct queue *queue)
 	queue->by_id = NULL;
 	trials_free(queue->found.trials);
 	queue->found.trials = NULL;
+	sweep_free(queue->sweep);
+	queue->sweep = NULL;
 }

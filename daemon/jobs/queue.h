@@ -43,7 +43,7 @@ struct queue {
 	const struct options *options;
 	const struct queue_events *events;
 	void *data;
-	struct sweep sweep;
+	struct sweep *sweep;
 	struct job *running;
 	struct job *first;  /* all jobs, by id */
 	struct job **by_id; /* the same */

@@ -35,63 +35,13 @@ struct sweep_events {
 	void (*ended)(void *data, const struct sweep_end *end);
 };
 
-enum sweep_phase { SWEEP_OFF, SWEEP_WAITS_RUNNER, SWEEP_WAITS_SPACE, SWEEP_RUNS, SWEEP_ENDS };
+struct sweep;
 
-struct sweep_note; /* an event that waits for its commit */
-
-struct sweep {
-	struct devices *devices;
-	struct store *store;
-	const struct log *log;
-	const struct options *options;
-	const struct sweep_events *events;
-	void *data;
-
-	enum sweep_phase phase;
-	struct ft_job *job; /* the queue's; live while the sweep is on */
-	struct runner_slot *slot;
-	struct subject subject;
-	uint32_t identity; /* under which it was begun; 0: not yet */
-	struct trials *trials;
-	uint32_t members; /* of today's space: the first trials; what follows is kept from a larger space */
-	struct ft_standing *standing;
-	int64_t busy; /* the trial that the runner began last, -1 if none */
-	enum options_stage busy_stage;
-	bool force;    /* not yet applied */
-	bool lets_go;  /* it is, and the store is not told yet */
-	bool check;    /* only the stored winner and the default are timed, and nothing is stored */
-	bool checking; /* its times are in memory, and go on after a runner failed */
-	bool few;      /* only those that were best before are tried */
-	bool wider;    /* and not the winner alone */
-	bool *picked;  /* with check and few: the members that are tried */
-	struct store_winner held;    /* what a check or an upgrade is about */
-	uint64_t space_hash;         /* of the members that are tried; 0 for a kernel that is not built in */
-	uint64_t samples, disturbed; /* of this start */
-	uint32_t cuts;               /* starts that did not end within the budget */
-	bool rejected;               /* in this start one was found wrong that had been timed */
-	bool cancelled;
-	unsigned unblamed; /* runner failures in a row that no config can be blamed for */
-	unsigned let_go;   /* ends of the runner since the last round that the daemon asked for */
-	uint64_t
-	        began_ns; /* since when the clock runs, monotonic: from the start of the runner; 0: it does not */
-	uint64_t wait_ns;    /* since when the runner waits for others, monotonic; 0: it does not */
-	uint64_t spent_ns;   /* of the budget, before began_ns */
-	uint64_t given_ns;   /* of it, to the runner that works now */
-	struct deadline cut; /* past the budget the runner is not waited for */
-
-	/* Trials on their way to the store: one batch in flight, later changes wait for the next. */
-	bool dirty;
-	bool storing;
-	struct log_limit unstored;
-	struct sweep_note *waiting; /* newest first */
-	struct sweep_note *storing_notes;
-	struct sweep_note *last_notes; /* of a sweep that has decided: stored with its job */
-	enum sweep_outcome outcome;    /* when it ends */
-	struct ft_error why;
-};
-
-int sweep_init(struct sweep *sweep, uv_loop_t *loop, struct devices *devices, struct store *store,
-        const struct log *log, const struct options *options, const struct sweep_events *events, void *data);
+/* NULL with an error for want of memory or of a timer. */
+struct sweep *sweep_new(uv_loop_t *loop, struct devices *devices, struct store *store, const struct log *log,
+        const struct options *options, const struct sweep_events *events, void *data, struct ft_error *error);
+/* After sweep_abandon, once the loop has closed its handles. NULL is fine. */
+void sweep_free(struct sweep *sweep);
 /* Begins a job; its device must be ready. Ends with `ended`, maybe before this returns. */
 void sweep_start(struct sweep *sweep, struct ft_job *job);
 void sweep_cancel(struct sweep *sweep);

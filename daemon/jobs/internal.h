@@ -1,0 +1,129 @@
+/* What the files of a sweep share. A sweep is one state machine on the loop thread:
+ *
+ *   sweep.c             its life: from a job to what it found
+ *   sweep_space.c       the space, the part of it that is tried, and what the runner is asked
+ *   sweep_events.c      what the runner says while it sweeps
+ *   sweep_conclusion.c  what comes of it when the runner has ended
+ *   sweep_progress.c    trials to the store, events after their commit
+ *   sweep_budget.c      what of the time counts, and what is left */
+#ifndef FLYTUNE_DAEMON_JOBS_INTERNAL_H
+#define FLYTUNE_DAEMON_JOBS_INTERNAL_H
+
+#include "daemon/jobs/sweep.h"
+
+enum sweep_phase { SWEEP_OFF, SWEEP_WAITS_RUNNER, SWEEP_WAITS_SPACE, SWEEP_RUNS, SWEEP_ENDS };
+
+enum {
+	OVERRUN_PART =
+	        10, /* of a budget, by which it may be passed; as much is left to a runner that has to be started anew */
+};
+
+struct sweep_note; /* an event that waits for its commit */
+
+struct sweep {
+	struct devices *devices;
+	struct store *store;
+	const struct log *log;
+	const struct options *options;
+	const struct sweep_events *events;
+	void *data;
+
+	enum sweep_phase phase;
+	struct ft_job *job; /* the queue's; live while the sweep is on */
+	struct runner_slot *slot;
+	struct subject subject;
+	uint32_t identity; /* under which it was begun; 0: not yet */
+	struct trials *trials;
+	uint32_t members; /* of today's space: the first trials; what follows is kept from a larger space */
+	struct ft_standing *standing;
+	int64_t busy; /* the trial that the runner began last, -1 if none */
+	enum options_stage busy_stage;
+	bool force;     /* not yet applied */
+	bool discarded; /* old times were, and the store is not told yet */
+	bool check;     /* only the stored winner and the default are timed, and nothing is stored */
+	bool checking;  /* its times are in memory, and go on after a runner failed */
+	bool subset;    /* only those that were best before are tried */
+	bool extended;  /* and not the winner alone */
+	bool *picked;   /* with check and subset: the members that are tried */
+	struct store_winner held;    /* what a check or an upgrade is about */
+	uint64_t space_hash;         /* of the members that are tried; 0 for a kernel that is not built in */
+	uint64_t samples, disturbed; /* of this start */
+	uint32_t cuts;               /* starts that did not end within the budget */
+	bool rejected;               /* in this start one was found wrong that had been timed */
+	bool cancelled;
+	unsigned unblamed; /* runner failures in a row that no config can be blamed for */
+	unsigned let_go;   /* ends of the runner since the last round that the daemon asked for */
+	uint64_t
+	        began_ns; /* since when the clock runs, monotonic: from the start of the runner; 0: it does not */
+	uint64_t wait_ns;    /* since when the runner waits for others, monotonic; 0: it does not */
+	uint64_t spent_ns;   /* of the budget, before began_ns */
+	uint64_t given_ns;   /* of it, to the runner that works now */
+	struct deadline cut; /* past the budget the runner is not waited for */
+
+	/* Trials on their way to the store: one batch in flight, later changes wait for the next. */
+	bool dirty;
+	bool storing;
+	struct log_limit unstored;
+	struct sweep_note *waiting; /* newest first */
+	struct sweep_note *storing_notes;
+	struct sweep_note *last_notes; /* of a sweep that has decided: stored with its job */
+	enum sweep_outcome outcome;    /* when it ends */
+	struct ft_error why;
+};
+
+/* ---- sweep.c ---- */
+
+/* Calls back with what it found, once it ends and nothing of it is on its way to the store. */
+void sweep_maybe_end(struct sweep *sweep);
+/* Ends it; `why` is copied. */
+void sweep_finish(struct sweep *sweep, enum sweep_outcome outcome, const struct ft_error *why);
+void sweep_fail(struct sweep *sweep, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- sweep_budget.c ---- */
+
+uint64_t sweep_budget(const struct sweep *sweep);
+uint64_t sweep_budget_left(const struct sweep *sweep);
+void sweep_start_clock(struct sweep *sweep);
+/* Books what passed since it was started: all that others had to be waited for in it costs nothing of the budget. */
+void sweep_stop_clock(struct sweep *sweep);
+/* A runner keeps to the budget by itself, but for what it cannot interrupt. */
+void sweep_expect_end(struct sweep *sweep);
+void sweep_budget_passed(void *data);
+/* While the runner waits for others the clock stands still. */
+void sweep_note_waiting(struct sweep *sweep, bool waits);
+
+/* ---- sweep_progress.c ---- */
+
+void sweep_free_notes(struct sweep_note **notes);
+/* An event to go out once what it tells is stored. Losing one for want of memory loses a line of progress
+ * only. */
+struct ft_event *sweep_note_event(struct sweep *sweep, const char *word);
+void sweep_note_trial(struct sweep *sweep, uint32_t index);
+/* In the order in which they came; frees them. */
+void sweep_send_notes(struct sweep *sweep, struct sweep_note **notes);
+/* Whether nobody but the sweep keeps what it has by its end. */
+bool sweep_ends_by_itself(const struct sweep *sweep);
+/* Has the trials stored, now or with the next batch, and events sent after that. */
+void sweep_store_trials(struct sweep *sweep);
+
+/* ---- sweep_space.c ---- */
+
+bool sweep_tries(const struct sweep *sweep, uint32_t index);
+/* The old winner did not hold after an upgrade: what it was tied with is tried too. False if there is nothing more to
+ * try. */
+bool sweep_try_extended(struct sweep *sweep, const struct ft_decision *decision);
+/* The first that the runner is asked. */
+void sweep_ask_space(struct sweep *sweep);
+
+/* ---- sweep_events.c ---- */
+
+/* A trial that was timed is out after all. Others may have been dropped for being slower than it: they are
+ * compared anew, among themselves. */
+void sweep_out_after_timing(struct sweep *sweep, const struct trial *out);
+
+/* ---- sweep_conclusion.c ---- */
+
+/* Of the runner's sweep. */
+void sweep_replied(void *data, struct ft_view view, const struct ft_error *failure);
+
+#endif

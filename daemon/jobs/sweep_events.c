@@ -1,0 +1,248 @@
+/* What the runner says while it sweeps: nothing of it is believed that makes no sense. */
+#include "daemon/jobs/internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/jobs/winner.h"
+
+/* No launch takes so long; a sample above is nonsense. */
+static const uint64_t sample_max_ps = 100ULL * 1000000000000ULL;
+
+static void protocol_error(struct sweep *sweep, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+
+static void protocol_error(struct sweep *sweep, const char *format, ...)
+{
+	char text[200];
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	runner_kill(&sweep->slot->runner, RUNNER_BABBLED, "%s", text);
+}
+
+static enum options_stage stage_of(const char *word, enum options_stage otherwise)
+{
+	if (strcmp(word, "start") == 0)
+		return STAGE_START;
+	if (strcmp(word, "build") == 0)
+		return STAGE_BUILD;
+	if (strcmp(word, "verify") == 0 || strcmp(word, "confirm") == 0)
+		return STAGE_VERIFY;
+	if (strcmp(word, "measure") == 0)
+		return STAGE_MEASURE;
+	return otherwise;
+}
+
+static void race_again(struct trial *trial)
+{
+	if (!trial->dropped)
+		return;
+	trial->dropped = false;
+	trial->dropped_round = 0;
+	trial->reason[0] = '\0';
+}
+
+/* "so many % slower": a space may lose hundreds of configs in one round, and printing a real number takes microseconds.
+ * Whoever is dropped is slower for sure (decide.h). */
+static void say_slower(char *text, size_t size, double ratio, double ratio_low)
+{
+	unsigned long long slower = (unsigned long long)llround(fmax(ratio - 1, 0) * 1000);
+	unsigned long long least = (unsigned long long)llround(fmax(ratio_low - 1, 0) * 1000);
+
+	(void)snprintf(text, size, "%llu.%llu %% slower than the best (at least %llu.%llu %%)", slower / 10,
+	        slower % 10, least / 10, least % 10);
+}
+
+/* Drops what the samples so far show to be clearly worse. */
+static void drop_worse(struct sweep *sweep)
+{
+	struct trials *trials = sweep->trials;
+	struct ft_decision decision;
+
+	/* Before that nothing is decided, see decide.h. */
+	if (trials->rounds < ft_rule_usual.min_rounds)
+		return;
+	trials_decide(
+	        trials, sweep->members, sweep->options->band_ppm, false, false, sweep->standing, &decision);
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		struct trial *trial = &trials->trial[i];
+
+		if (!sweep->standing[i].drop || trial->dropped || trial->status != TRIAL_WAITING)
+			continue;
+		trial->dropped = true;
+		trial->dropped_round = trials->rounds;
+		say_slower(trial->reason, sizeof(trial->reason), sweep->standing[i].ratio,
+		        sweep->standing[i].ratio_low);
+		sweep_note_trial(sweep, i);
+	}
+	/* Dropped in rounds that turned out to be slow ones: the runner races them again. */
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		if (sweep->standing[i].revive && trials->trial[i].status == TRIAL_WAITING)
+			race_again(&trials->trial[i]);
+	}
+}
+
+void sweep_out_after_timing(struct sweep *sweep, const struct trial *out)
+{
+	if (out->sample_ps == NULL)
+		return;
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		struct trial *trial = &sweep->trials->trial[i];
+
+		if (trial->status == TRIAL_WAITING)
+			race_again(trial);
+	}
+	drop_worse(sweep);
+}
+
+/* One round's samples, taken whole or not at all. */
+static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trials *trials = sweep->trials;
+	uint64_t sample[FT_SPACE_MAX] = {0};
+	struct ft_cursor cursor = ft_cursor_of(event->samples.data, event->samples.length);
+	uint32_t count;
+
+	if (event->round != trials->rounds || trials->rounds >= FT_ROUNDS_MAX) {
+		protocol_error(
+		        sweep, "it sent round %" PRIu64 " where %u is due", event->round, trials->rounds);
+		return;
+	}
+	if (!ft_read_array(&cursor, &count) || count == 0 || count > sweep->members) {
+		protocol_error(sweep, "a round must have 1 to %u samples", sweep->members);
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t two;
+		uint64_t index;
+		uint64_t value;
+
+		if (!ft_read_array(&cursor, &two) || two != 2 || !ft_read_uint(&cursor, &index) ||
+		        !ft_read_uint(&cursor, &value) || index >= sweep->members ||
+		        value < FT_SAMPLE_LEAST_PS || value > sample_max_ps || sample[index] != 0 ||
+		        trials->trial[index].status != TRIAL_WAITING) {
+			protocol_error(sweep, "sample %u of round %u makes no sense", i, trials->rounds);
+			return;
+		}
+		sample[index] = value;
+	}
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		/* The default races on for a while though it is dropped: what others gain is told by the rounds shared with it. */
+		if (sample[i] == 0 || (trials->trial[i].dropped && i != trials->standard))
+			continue;
+		uint64_t *samples = trials_samples(trials, i);
+
+		if (samples == NULL) {
+			protocol_error(sweep, "no memory for its samples");
+			return;
+		}
+		samples[trials->rounds] = sample[i];
+	}
+	trials->rounds++;
+	sweep->let_go = 0;
+	sweep->samples += count;
+	sweep->disturbed += event->disturbed < count ? event->disturbed : count;
+	sweep->busy = -1;
+	sweep->job->rounds = trials->rounds;
+	drop_worse(sweep);
+	(void)sweep_note_event(sweep, "round");
+	sweep_store_trials(sweep);
+}
+
+static void take_stage(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	sweep_note_waiting(sweep, strcmp(event->stage, "wait") == 0);
+	(void)snprintf(sweep->job->stage, sizeof(sweep->job->stage), "%s", event->stage);
+	sweep->busy_stage = stage_of(event->stage, sweep->busy_stage);
+	sweep->busy = -1;
+	(void)sweep_note_event(sweep, "stage");
+	sweep_store_trials(sweep);
+}
+
+static void take_out(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trial *trial = &sweep->trials->trial[event->trial];
+	enum trial_status status;
+
+	if (trial_status_parse(event->status, &status) != 0 ||
+	        (status != TRIAL_WRONG && status != TRIAL_FAILED && status != TRIAL_TIMEOUT &&
+	                status != TRIAL_PRUNED)) {
+		protocol_error(sweep, "a trial cannot be out as \"%s\"", event->status);
+		return;
+	}
+	trial->status = status;
+	sweep->rejected = sweep->rejected || trial->sample_ps != NULL;
+	memcpy(trial->reason, event->reason, sizeof(trial->reason));
+	sweep_note_trial(sweep, (uint32_t)event->trial);
+	sweep_out_after_timing(sweep, trial);
+	sweep_store_trials(sweep);
+}
+
+static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trial *trial = &sweep->trials->trial[event->trial];
+	bool waiting = trial->status == TRIAL_WAITING;
+
+	if (strcmp(event->event, "begin") == 0) {
+		sweep->busy = (int64_t)event->trial;
+		sweep->busy_stage = stage_of(event->stage, sweep->busy_stage);
+	} else if (strcmp(event->event, "built") == 0 && waiting) {
+		/* Other code than what was verified: nothing of that holds. */
+		trial->verified = trial->verified && strcmp(trial->code, event->code) == 0;
+		memcpy(trial->code, event->code, sizeof(trial->code));
+		trial->registers = event->registers;
+		trial->spills = event->spills;
+		if (!event->cached)
+			trial->build_ns = event->build_ns;
+		sweep_store_trials(sweep);
+	} else if (strcmp(event->event, "same_code") == 0 && waiting) {
+		if (event->other >= sweep->members || event->other == event->trial) {
+			protocol_error(sweep, "trial %" PRIu64 " cannot have the code of trial %" PRIu64,
+			        event->trial, event->other);
+			return;
+		}
+		trial->status = TRIAL_SAME_CODE;
+		trial->same_as = (uint32_t)event->other;
+		memcpy(trial->reason, event->reason, sizeof(trial->reason));
+		sweep_note_trial(sweep, (uint32_t)event->trial);
+		sweep_store_trials(sweep);
+	} else if (strcmp(event->event, "verified") == 0 && waiting) {
+		trial->verified = true;
+		if (event->error > trial->error)
+			trial->error = event->error;
+		sweep_store_trials(sweep);
+	} else if (strcmp(event->event, "confirmed") == 0 && waiting) {
+		trial->confirmed = true;
+	} else if (strcmp(event->event, "out") == 0 && waiting) {
+		take_out(sweep, event);
+	}
+	/* "dropped" is the runner's view of what the daemon decides by itself; other words are of later
+	 * versions. */
+	if (strcmp(event->event, "begin") != 0 && sweep->busy == (int64_t)event->trial)
+		sweep->busy = -1;
+}
+
+void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const struct ft_runner_event *event)
+{
+	if (sweep->slot != slot || sweep->phase != SWEEP_RUNS || event->job != sweep->job->job)
+		return; /* a late word about a sweep that is over */
+	if (event->trial >= sweep->members) {
+		protocol_error(sweep, "it speaks of trial %" PRIu64 " of %u", event->trial, sweep->members);
+		return;
+	}
+	if (strcmp(event->event, "round") == 0)
+		take_round(sweep, event);
+	else if (strcmp(event->event, "stage") == 0)
+		take_stage(sweep, event);
+	else
+		take_event(sweep, event);
+	/* Every word shows that it is alive; a cancelled sweep has its one deadline to stop. */
+	if (sweep->phase == SWEEP_RUNS && !sweep->cancelled && slot->runner.state == RUNNER_READY)
+		runner_expect(&slot->runner, sweep->busy_stage);
+}
