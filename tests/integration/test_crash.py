@@ -395,6 +395,7 @@ class World:
         """No build, verification, drop or round that was stored when this life began, and none twice in it."""
         forgotten, restarted = self.restarted(life)
         seen = {}
+        twice = 0
         for words in self.new_work():
             if words[0] not in ("build", "verify", "drop", "round", "sweep"):
                 continue
@@ -418,7 +419,9 @@ class World:
             trial = stored.trial.get(config) if stored else None
             # A timed config that goes out lets those that were slower than it back in.
             if words[0] != "drop" or not life.struck:
-                assert seen[what] == 1, f"done twice: {about}"
+                twice += seen[what] > 1
+                # Of a runner that is killed the last may be done and not yet told.
+                assert twice <= life.struck, f"done twice: {about}"
             if trial is None:
                 continue
             assert trial.status not in ("wrong", "failed", "timeout"), f"it was {trial.status}: {about}"
