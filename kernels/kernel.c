@@ -4,14 +4,9 @@
 
 const struct ft_kernel *ft_kernel_find(const char *name)
 {
-	static const struct {
-		const char *name;
-		const struct ft_kernel *kernel;
-	} known[] = {{"rmsnorm", &ft_kernel_rmsnorm}};
-
-	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-		if (strcmp(known[i].name, name) == 0)
-			return known[i].kernel;
+	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel; kernel++) {
+		if (strcmp((*kernel)->name, name) == 0)
+			return *kernel;
 	}
 	return NULL;
 }

@@ -1,11 +1,34 @@
-/* A kernel as the host knows it: the schema of its problems, its knobs, its space and its default.
+/* The kernel contract: what a kernel says of itself for all else to need nothing of it by name.
  *
- * Pure functions and constant data, linked by daemon, client and runners alike; nothing here touches a
- * device. A kernel that only a foreign runner knows is described by a schema that came with that runner's
- * hello; it has no functions, and `fallback` for a default. */
+ * A built-in kernel is a folder kernels/NAME/ with a file reference.c, which is how the build finds it (it looks when it is
+ * configured: `meson setup --reconfigure build` after the folder was made). Of the folder only the three structs below are
+ * seen, under these names:
+ *
+ *   const struct ft_kernel ft_kernel_NAME            what every program knows of it
+ *   const struct ft_kernel_cpu ft_kernel_cpu_NAME    its code on a CPU, linked by that runner alone
+ *   const struct ft_kernel_gpu ft_kernel_gpu_NAME    its code on a GPU, linked by those runners alone
+ *
+ * and its meson.build sets what they are made of:
+ *
+ *   host_files         pure functions and constant data of struct ft_kernel
+ *   reference_files    struct ft_reference, that the two runners' structs point to, compiled for speed in any build
+ *   cpu_files          struct ft_kernel_cpu and its launch; the generated header NAME_cpu_source defines FT_CPU_SOURCE, their hash
+ *   cpu_rows_files     inner loops, compiled once for each instruction set: kernels/isa.h
+ *   gpu_files          struct ft_kernel_gpu; the generated header NAME_gpu_source has `source` and `check`, the texts of the two below
+ *   gpu_source         the device source, for hiprtc, clang's HIP and nvrtc alike
+ *   gpu_reference      its reference on the device: runner/gpu/gpu_check.hip says what that has to define
+ *
+ * A kernel computes one output from inputs, row by row; a config chooses how, and never what. What a runner then
+ * does with it is its own: it fills the inputs, looks that each config gives the right output and nothing but that, in
+ * place too where that is allowed, compiles or resolves each, drops those that come to the same, and times the rest.
+ *
+ * Pure functions and constant data but for what runs a kernel; nothing else here touches a device. A kernel that only a
+ * foreign runner knows is described by a schema that came with that runner's hello; it has no functions, and `fallback` for
+ * a default. */
 #ifndef FLYTUNE_KERNELS_KERNEL_H
 #define FLYTUNE_KERNELS_KERNEL_H
 
+#include "kernels/element.h"
 #include "proto/messages.h"
 #include "proto/value.h"
 
@@ -59,7 +82,59 @@ struct ft_space {
 	char pruned[FT_SPACE_MAX][64]; /* why it cannot win; "": it is tried */
 };
 
+/* ---- the data of a launch ---- */
+
+enum { FT_TENSORS_MAX = 8, FT_ROW_KNOWN = 4 };
+
+enum ft_role {
+	FT_INPUT_ROWS,   /* an input of which a row of the output needs the same row alone; timed cold */
+	FT_INPUT_SHARED, /* one that all rows need, as a weight; small, and timed as warm as it stays */
+	FT_OUTPUT,
+};
+
+/* What inputs are filled with, at random but alike for a seed. */
+enum ft_fill {
+	FT_FILL_NUMBERS, /* of one magnitude, either sign, never 0 */
+	FT_FILL_ROWS,    /* rows of different magnitudes, some of them large, tiny, wide, sparse, or 0 */
+};
+
+struct ft_tensor {
+	const char *name; /* as people read it: "weight" */
+	enum ft_role role;
+	enum ft_dtype type;
+	enum ft_fill fill;
+	uint64_t rows, length; /* elements of a row */
+	uint64_t stride; /* elements from row to row, at least `length`; what lies between is nobody's */
+
+	/* Of an output. An element may be off from the reference by `absolute` and, beyond that, by `relative`
+	 * as compare.h counts it. */
+	double relative, absolute;
+	bool in_place; /* the output may be the input of rows, which has the same rows, stride and type then */
+};
+
+/* Runners know kernels with one output and one input of its rows, of the same shape (compare.h: ft_tensors_known); of shared
+ * inputs there may be any number. */
+struct ft_tensors {
+	uint32_t count;
+	struct ft_tensor tensor[FT_TENSORS_MAX];
+};
+
+/* The output in float64, before any rounding, by plain loops. data[i] points at row 0 of tensor i, of which only the row that
+ * is asked for is read. The tensors say the shape: fewer rows than the problem has, or packed ones, are as good. From any
+ * thread. */
+struct ft_reference {
+	/* What all elements of a row need to know, as its sum. */
+	void (*row)(const struct ft_tensors *tensors, const void *const *data, uint64_t row,
+	        double known[FT_ROW_KNOWN]);
+	/* Elements [first, first + count) of that row. */
+	void (*values)(const struct ft_tensors *tensors, const void *const *data, uint64_t row,
+	        const double known[FT_ROW_KNOWN], uint64_t first, uint64_t count, double *want);
+};
+
+/* ---- the kernel ---- */
+
 struct ft_kernel {
+	const char *name;
 	const struct ft_schema *(*schema)(
 	        const char *device_kind); /* knobs differ by kind; fields never do */
 	/* Relations between fields that a schema cannot say. The problem is whole and each field within its
@@ -76,9 +151,76 @@ struct ft_kernel {
 	/* Whether a config that came from elsewhere is a member of this problem's space (pruned ones are). */
 	int (*check_config)(const struct ft_problem *problem, const struct ft_traits *traits,
 	        const struct ft_config *config, struct ft_error *error);
+	/* Of a checked problem. */
+	void (*tensors)(const struct ft_problem *problem, struct ft_tensors *tensors);
 };
 
-extern const struct ft_kernel ft_kernel_rmsnorm;
+/* ---- on a CPU ---- */
+
+struct ft_pool;
+
+struct ft_kernel_cpu {
+	const char *name;
+	const char *source; /* hash of all that it was compiled from */
+	const struct ft_reference *reference;
+	size_t plan_size; /* bytes */
+	/* A config resolved for a problem on so many cores: what is really done. `plan` comes zeroed. */
+	void (*resolve)(
+	        const struct ft_problem *problem, const struct ft_config *config, uint32_t cores, void *plan);
+	/* The plan in words: two with the same ones do the same work, so only one of them is timed. */
+	void (*describe)(const void *plan, char *text, size_t size);
+	/* The first `rows` rows, on a pool of as many threads as cores; data[i] is row 0 of tensor i. Returns
+	 * when all is written. The only call in a window that is timed. */
+	void (*run)(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows);
+};
+
+/* ---- on a GPU ---- */
+
+enum { FT_DEFINES_MAX = 24, FT_DEFINE_SIZE = 48, FT_ARGUMENTS_MAX = 16 };
+
+/* Options of the form -DNAME=VALUE. */
+struct ft_defines {
+	uint32_t count;
+	char text[FT_DEFINES_MAX][FT_DEFINE_SIZE];
+};
+
+struct ft_argument {
+	enum { FT_ARGUMENT_TENSOR, FT_ARGUMENT_INT64, FT_ARGUMENT_FLOAT } kind;
+	union {
+		uint32_t tensor; /* which: a pointer to its row 0 */
+		int64_t int64;
+		float float32;
+	};
+};
+
+struct ft_launch {
+	unsigned grid, block;  /* both in x alone; no dynamic shared memory */
+	unsigned rows;         /* that a block takes at once */
+	unsigned blocks_limit; /* what the grid was cut to */
+	uint32_t count;
+	struct ft_argument argument[FT_ARGUMENTS_MAX]; /* in order */
+};
+
+struct ft_kernel_gpu {
+	const char *name;
+	const struct ft_reference *reference;
+	const char *source, *check; /* device sources: of the kernel, and of what verifies it */
+	const char *symbol;         /* of the function in the first */
+	const char *arguments; /* in words, for who launches it without flytune: "y: pointer, m: int64" */
+	/* What makes a config's code: all of the problem that is fixed when it is built, and all knobs that are. FT_FAULT, which
+	 * tests define beside them, makes it wrong: see a device source. */
+	void (*defines)(const struct ft_problem *problem, const struct ft_traits *traits,
+	        const struct ft_config *config, struct ft_defines *defines);
+	void (*launch)(const struct ft_problem *problem, const struct ft_traits *traits,
+	        const struct ft_config *config, struct ft_launch *launch);
+};
+
+/* ---- the built-in kernels ---- */
+
+/* Generated from the folders; each ends with NULL. */
+extern const struct ft_kernel *const ft_kernels[];
+extern const struct ft_kernel_cpu *const ft_kernels_cpu[];
+extern const struct ft_kernel_gpu *const ft_kernels_gpu[];
 
 /* The built-in kernel of that name, or NULL. */
 const struct ft_kernel *ft_kernel_find(const char *name);

@@ -4,25 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum rmsnorm_dtype dtype_of(const char *name)
-{
-	if (strcmp(name, "f16") == 0)
-		return RMSNORM_F16;
-	return strcmp(name, "bf16") == 0 ? RMSNORM_BF16 : RMSNORM_F32;
-}
-
-size_t rmsnorm_dtype_size(enum rmsnorm_dtype dtype)
-{
-	return dtype == RMSNORM_F32 ? 4 : 2;
-}
-
-const char *rmsnorm_dtype_name(enum rmsnorm_dtype dtype)
-{
-	if (dtype == RMSNORM_F16)
-		return "f16";
-	return dtype == RMSNORM_BF16 ? "bf16" : "f32";
-}
-
 static uint64_t number_of(const struct ft_problem *problem, const char *name)
 {
 	const struct ft_field *field = ft_problem_find(problem, name);
@@ -30,11 +11,11 @@ static uint64_t number_of(const struct ft_problem *problem, const char *name)
 	return field ? (uint64_t)field->number : 0;
 }
 
-static enum rmsnorm_dtype type_of(const struct ft_problem *problem, const char *name)
+static enum ft_dtype type_of(const struct ft_problem *problem, const char *name)
 {
 	const struct ft_field *field = ft_problem_find(problem, name);
 
-	return dtype_of(field ? field->text : "");
+	return ft_dtype_named(field ? field->text : "");
 }
 
 struct rmsnorm_problem rmsnorm_unpack(const struct ft_problem *problem)
@@ -48,10 +29,37 @@ struct rmsnorm_problem rmsnorm_unpack(const struct ft_problem *problem)
 	};
 }
 
+struct ft_tensors rmsnorm_tensors(const struct rmsnorm_problem *problem)
+{
+	struct ft_tensor rows = {.name = "input",
+	        .role = FT_INPUT_ROWS,
+	        .type = problem->dtype,
+	        .fill = FT_FILL_ROWS,
+	        .rows = problem->m,
+	        .length = problem->n,
+	        .stride = problem->row_stride};
+	struct ft_tensors tensors = {.count = RMSNORM_TENSORS,
+	        .tensor = {[RMSNORM_OUTPUT] = rows,
+	                [RMSNORM_INPUT] = rows,
+	                [RMSNORM_WEIGHT_INPUT] = {.name = "weight",
+	                        .role = FT_INPUT_SHARED,
+	                        .type = problem->weight,
+	                        .fill = FT_FILL_NUMBERS,
+	                        .rows = 1,
+	                        .length = problem->n,
+	                        .stride = problem->n}}};
+
+	tensors.tensor[RMSNORM_OUTPUT].name = "output";
+	tensors.tensor[RMSNORM_OUTPUT].role = FT_OUTPUT;
+	tensors.tensor[RMSNORM_OUTPUT].in_place = true;
+	tensors.tensor[RMSNORM_OUTPUT].relative = ft_dtype_error(problem->dtype);
+	return tensors;
+}
+
 uint64_t rmsnorm_bytes(const struct rmsnorm_problem *problem)
 {
-	return 2 * problem->m * problem->n * rmsnorm_dtype_size(problem->dtype) +
-	        problem->n * rmsnorm_dtype_size(problem->weight);
+	return 2 * problem->m * problem->n * ft_dtype_size(problem->dtype) +
+	        problem->n * ft_dtype_size(problem->weight);
 }
 
 /* The most rows whose input, output and weight span no more than the limit. Never 0: one row of the longest
@@ -59,8 +67,8 @@ uint64_t rmsnorm_bytes(const struct rmsnorm_problem *problem)
 static uint64_t rows_within_limit(const struct rmsnorm_problem *problem)
 {
 	uint64_t limit = UINT64_C(1) << RMSNORM_BYTES_LOG2;
-	uint64_t element = rmsnorm_dtype_size(problem->dtype);
-	uint64_t one_row = 2 * problem->n * element + problem->n * rmsnorm_dtype_size(problem->weight);
+	uint64_t element = ft_dtype_size(problem->dtype);
+	uint64_t one_row = 2 * problem->n * element + problem->n * ft_dtype_size(problem->weight);
 
 	return 1 + (limit - one_row) / (2 * problem->row_stride * element);
 }
@@ -90,10 +98,10 @@ static int check(const struct ft_problem *given, struct ft_error *error)
 
 	if (check_numbers(given, error) < 0)
 		return -1;
-	if (problem.weight != problem.dtype && problem.weight != RMSNORM_F32) {
-		snprintf(bound, sizeof bound, "the dtype, %s, or f32", rmsnorm_dtype_name(problem.dtype));
+	if (problem.weight != problem.dtype && problem.weight != FT_F32) {
+		snprintf(bound, sizeof bound, "the dtype, %s, or f32", ft_dtype_name(problem.dtype));
 		return ft_fail_field(
-		        error, FT_E_BAD_VALUE, "weight_dtype", rmsnorm_dtype_name(problem.weight), bound);
+		        error, FT_E_BAD_VALUE, "weight_dtype", ft_dtype_name(problem.weight), bound);
 	}
 	/* Rows lie apart at least by their length, which also keeps the stride above 0. */
 	if (problem.row_stride < problem.n || problem.row_stride == 0) {
@@ -162,6 +170,13 @@ static int check_config(const struct ft_problem *given, const struct ft_traits *
 	                            : rmsnorm_gpu_check_config(&problem, traits, &ordered, error);
 }
 
+static void tensors_of(const struct ft_problem *given, struct ft_tensors *tensors)
+{
+	struct rmsnorm_problem problem = rmsnorm_unpack(given);
+
+	*tensors = rmsnorm_tensors(&problem);
+}
+
 void rmsnorm_config_of(const struct ft_schema *schema, const int64_t *value, struct ft_config *config)
 {
 	memset(config, 0, sizeof *config);
@@ -189,10 +204,12 @@ int rmsnorm_space_add(struct ft_space *space, const struct ft_config *config,
 }
 
 const struct ft_kernel ft_kernel_rmsnorm = {
+        .name = "rmsnorm",
         .schema = schema_for,
         .check = check,
         .bytes = bytes,
         .standard = standard,
         .space = space_of,
         .check_config = check_config,
+        .tensors = tensors_of,
 };

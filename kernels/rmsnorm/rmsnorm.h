@@ -19,19 +19,21 @@ enum {
 	RMSNORM_BYTES_LOG2 = 46, /* the memory that one launch spans: 2^46 bytes at most */
 };
 
-enum rmsnorm_dtype { RMSNORM_F32, RMSNORM_F16, RMSNORM_BF16 };
+/* Its tensors, in the order of a device launch's pointers. */
+enum { RMSNORM_OUTPUT, RMSNORM_INPUT, RMSNORM_WEIGHT_INPUT, RMSNORM_TENSORS };
 
 /* A checked problem, unpacked. */
 struct rmsnorm_problem {
 	uint64_t m, n, row_stride; /* in elements */
-	enum rmsnorm_dtype dtype;  /* of x and y */
-	enum rmsnorm_dtype weight; /* the same, or f32 */
+	enum ft_dtype dtype;       /* of x and y */
+	enum ft_dtype weight;      /* the same, or f32 */
 };
 
 /* Unpacks a problem that is whole and checked. */
 struct rmsnorm_problem rmsnorm_unpack(const struct ft_problem *problem);
-size_t rmsnorm_dtype_size(enum rmsnorm_dtype dtype); /* bytes an element */
-const char *rmsnorm_dtype_name(enum rmsnorm_dtype dtype);
+struct ft_tensors rmsnorm_tensors(const struct rmsnorm_problem *problem);
+extern const struct ft_reference rmsnorm_reference;
+extern const struct ft_kernel ft_kernel_rmsnorm;
 
 /* Bytes that one launch reads and writes: x and y once, the weight once. */
 uint64_t rmsnorm_bytes(const struct rmsnorm_problem *problem);

@@ -4,48 +4,25 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-
 extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_base;
+#if defined(__x86_64__)
 extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_v3;
 extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_v4;
-#else
-extern const struct ft_rmsnorm_cpu_rows ft_rmsnorm_cpu_rows_base;
 #endif
 
-#if defined(__x86_64__)
-/* What the builtin does not know by name in every compiler. */
-static bool has_the_rest_of_v3(void)
+size_t ft_rmsnorm_cpu_sets(const struct ft_rmsnorm_cpu_rows *sets[FT_ISAS])
 {
-	unsigned a;
-	unsigned b;
-	unsigned c = 0;
-	unsigned d;
-	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C) || !(c & bit_MOVBE))
-		return false;
-	c = 0;
-	return __get_cpuid(0x80000001U, &a, &b, &c, &d) && (c & bit_LZCNT);
-}
-#endif
-
-size_t ft_rmsnorm_cpu_sets(const struct ft_rmsnorm_cpu_rows *sets[3])
-{
-	size_t count = 0;
+	static const struct ft_rmsnorm_cpu_rows *const all[FT_ISAS] = {
+		[FT_ISA_BASE] = &ft_rmsnorm_cpu_rows_base,
 #if defined(__x86_64__)
-	/* The builtin asks the operating system too: registers that it does not save count as absent. */
-	__builtin_cpu_init();
-	bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-	        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") &&
-	        __builtin_cpu_supports("popcnt") && has_the_rest_of_v3();
-	if (v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-	        __builtin_cpu_supports("avx512vl"))
-		sets[count++] = &ft_rmsnorm_cpu_rows_v4;
-	if (v3)
-		sets[count++] = &ft_rmsnorm_cpu_rows_v3;
+		[FT_ISA_V3] = &ft_rmsnorm_cpu_rows_v3,
+		[FT_ISA_V4] = &ft_rmsnorm_cpu_rows_v4,
 #endif
-	sets[count++] = &ft_rmsnorm_cpu_rows_base;
+	};
+	enum ft_isa isa[FT_ISAS];
+	size_t count = ft_isa_usable(isa);
+	for (size_t i = 0; i < count; i++)
+		sets[i] = all[isa[i]];
 	return count;
 }
 
@@ -57,13 +34,13 @@ static int64_t knob(const struct ft_config *config, const char *name, int64_t ab
 
 static enum ft_rmsnorm_cpu_types types_of(const struct rmsnorm_problem *problem)
 {
-	bool wide = problem->weight == RMSNORM_F32;
+	bool wide = problem->weight == FT_F32;
 	switch (problem->dtype) {
-	case RMSNORM_F16:
+	case FT_F16:
 		return wide ? FT_RMSNORM_F16_W32 : FT_RMSNORM_F16;
-	case RMSNORM_BF16:
+	case FT_BF16:
 		return wide ? FT_RMSNORM_BF16_W32 : FT_RMSNORM_BF16;
-	case RMSNORM_F32:
+	case FT_F32:
 	default:
 		return FT_RMSNORM_F32;
 	}

@@ -3,8 +3,9 @@
 #ifndef FLYTUNE_KERNELS_RMSNORM_RMSNORM_CPU_H
 #define FLYTUNE_KERNELS_RMSNORM_RMSNORM_CPU_H
 
+#include "kernels/isa.h"
+#include "kernels/pool.h"
 #include "kernels/rmsnorm/rmsnorm.h"
-#include "kernels/rmsnorm/rmsnorm_cpu_pool.h"
 
 /* Element type and weight type. */
 enum ft_rmsnorm_cpu_types {
@@ -26,15 +27,15 @@ typedef void ft_rmsnorm_cpu_scale(
         const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in);
 
 struct ft_rmsnorm_cpu_rows {
-	const char *isa; /* "x86-64-v4", "portable" */
-	uint32_t lanes;  /* f32 elements a vector */
-	bool streams;    /* streaming stores are other stores */
+	enum ft_isa isa;
+	uint32_t lanes; /* f32 elements a vector */
+	bool streams;   /* streaming stores are other stores */
 	ft_rmsnorm_cpu_sum *sum[FT_RMSNORM_TYPES][FT_RMSNORM_UNROLLS];
 	ft_rmsnorm_cpu_scale *scale[FT_RMSNORM_TYPES][FT_RMSNORM_UNROLLS][2]; /* [types][unroll][stream] */
 };
 
-/* The instruction sets compiled in that this CPU has, the best first; returns how many, 1 to 3. */
-size_t ft_rmsnorm_cpu_sets(const struct ft_rmsnorm_cpu_rows *sets[3]);
+/* Those of ft_isa_usable, in its order. */
+size_t ft_rmsnorm_cpu_sets(const struct ft_rmsnorm_cpu_rows *sets[FT_ISAS]);
 
 /* A config resolved for one problem: what is really done. Two equal plans do the same work. */
 struct ft_rmsnorm_cpu_plan {

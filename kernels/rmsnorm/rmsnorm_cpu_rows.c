@@ -1,5 +1,4 @@
-/* The row kernels for one instruction set. Compiled once for each, with FT_ROWS_TABLE naming the table and
- * FT_ROWS_ISA the set; the compiler's -march decides the vector's width.
+/* The row kernels for one instruction set (kernels/isa.h).
  *
  * Two passes over a row: the sum of squares, then scale and store. The second finds the row in the first or
  * second cache unless it is megabytes long. */
@@ -407,8 +406,8 @@ DEFINE_SCALES(bf16_w32, BF16, F32)
 		BOTH(tag, 1), BOTH(tag, 2), BOTH(tag, 4) \
 	}
 
-extern const struct ft_rmsnorm_cpu_rows FT_ROWS_TABLE;
-const struct ft_rmsnorm_cpu_rows FT_ROWS_TABLE = {
+extern const struct ft_rmsnorm_cpu_rows FT_ROWS(ft_rmsnorm_cpu_rows);
+const struct ft_rmsnorm_cpu_rows FT_ROWS(ft_rmsnorm_cpu_rows) = {
         .isa = FT_ROWS_ISA,
         .lanes = LANES,
 #if defined(__x86_64__)

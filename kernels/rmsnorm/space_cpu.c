@@ -87,8 +87,7 @@ static uint64_t started(int64_t threads, const struct ft_traits *traits)
 
 static bool shares_rows(const struct rmsnorm_problem *problem, uint64_t threads)
 {
-	return problem->m < threads &&
-	        problem->n * rmsnorm_dtype_size(problem->dtype) >= SPLIT_PIECE * threads;
+	return problem->m < threads && problem->n * ft_dtype_size(problem->dtype) >= SPLIT_PIECE * threads;
 }
 
 /* Threads as long as each gets a piece that is worth its start; rows so that a task is a run of memory that
@@ -100,7 +99,7 @@ void rmsnorm_cpu_standard(
 {
 	const struct ft_knob_def *rows = &rmsnorm_cpu_schema.knob[ROWS];
 	uint64_t bytes = rmsnorm_bytes(problem);
-	uint64_t row_bytes = 2 * problem->n * rmsnorm_dtype_size(problem->dtype);
+	uint64_t row_bytes = 2 * problem->n * ft_dtype_size(problem->dtype);
 	int64_t choice[THREAD_CHOICES];
 	uint32_t choices = thread_choices(traits, choice);
 	int64_t value[KNOBS] = {[THREADS] = 1, [ROWS] = 1, [UNROLL] = 2};
@@ -122,7 +121,7 @@ void rmsnorm_cpu_standard(
 	}
 	if (problem->n >= (uint64_t)8 * LANES)
 		value[UNROLL] = 8;
-	if (bytes > STREAMED && problem->n * rmsnorm_dtype_size(problem->dtype) >= LINE)
+	if (bytes > STREAMED && problem->n * ft_dtype_size(problem->dtype) >= LINE)
 		value[STREAM] = 1;
 	if (problem->m > 1)
 		value[PREFETCH] = 1;
@@ -157,7 +156,7 @@ static const char *why_not(const struct rmsnorm_problem *problem, const int64_t 
 	}
 	if (value[UNROLL] > 2 && problem->n < (uint64_t)value[UNROLL] * LANES)
 		return "a row is too short for the unrolled loop";
-	if (value[STREAM] && problem->n * rmsnorm_dtype_size(problem->dtype) < LINE)
+	if (value[STREAM] && problem->n * ft_dtype_size(problem->dtype) < LINE)
 		return "a row is too short to go past the caches";
 	if (value[STREAM] && value[PREFETCH] && problem->m == 1)
 		return "there is no next row to fetch, and the output is streamed";

@@ -83,7 +83,7 @@ static uint64_t wave_of(const struct ft_traits *traits)
 /* 128-bit pieces of a row, as the device source counts them. */
 static uint64_t vectors(const struct rmsnorm_problem *problem)
 {
-	uint64_t width = 16 / rmsnorm_dtype_size(problem->dtype);
+	uint64_t width = 16 / ft_dtype_size(problem->dtype);
 
 	return problem->n % width ? (problem->n + 2 * width - 2) / width : problem->n / width;
 }
@@ -99,7 +99,7 @@ static uint64_t row_registers(const struct rmsnorm_problem *problem, const int64
 	uint64_t each = 4;
 
 	if (value[RMSNORM_WEIGHT] != 0)
-		each += 4 * rmsnorm_dtype_size(problem->weight) / rmsnorm_dtype_size(problem->dtype);
+		each += 4 * ft_dtype_size(problem->weight) / ft_dtype_size(problem->dtype);
 	if (value[RMSNORM_PREFETCH])
 		each += 4;
 	return each * slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]);
@@ -130,7 +130,7 @@ static bool fits(const struct rmsnorm_problem *problem, const struct ft_traits *
 
 	/* Four vectors of the weight at a time, where it is loaded late. */
 	if (is_amd(traits) && value[RMSNORM_WEIGHT] == 0)
-		late = 16 * rmsnorm_dtype_size(problem->weight) / rmsnorm_dtype_size(problem->dtype);
+		late = 16 * ft_dtype_size(problem->weight) / ft_dtype_size(problem->dtype);
 	return row_registers(problem, value) + late <= register_room(traits, value);
 }
 
@@ -167,7 +167,7 @@ enum traffic { SMALL, MIDDLE, LARGE, HUGE };
 
 static enum traffic traffic_of(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
 {
-	uint64_t bytes = 2 * problem->m * problem->n * rmsnorm_dtype_size(problem->dtype);
+	uint64_t bytes = 2 * problem->m * problem->n * ft_dtype_size(problem->dtype);
 	uint64_t cache = traits->cache ? traits->cache : (uint64_t)32 << 20;
 
 	return bytes > 4 * cache ? HUGE : bytes > cache ? LARGE : bytes > cache / 8 ? MIDDLE : SMALL;
@@ -176,7 +176,7 @@ static enum traffic traffic_of(const struct rmsnorm_problem *problem, const stru
 /* Whether it may pay to read a row twice, from the second cache the second time. */
 static bool may_read_twice(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
 {
-	return sm_of(traits) >= 80 && problem->n % (16 / rmsnorm_dtype_size(problem->dtype)) == 0 &&
+	return sm_of(traits) >= 80 && problem->n % (16 / ft_dtype_size(problem->dtype)) == 0 &&
 	        vectors(problem) >= 128 && traffic_of(problem, traits) >= LARGE;
 }
 
@@ -215,7 +215,7 @@ static bool waits(const struct rmsnorm_problem *problem, const struct ft_traits 
 	if (traffic_of(problem, traits) != MIDDLE)
 		return traffic_of(problem, traits) == SMALL;
 	return vectors(problem) >= 128 && two > four && two <= 256 && slots(problem, four) <= 4 &&
-	        rmsnorm_dtype_size(problem->weight) == rmsnorm_dtype_size(problem->dtype) &&
+	        ft_dtype_size(problem->weight) == ft_dtype_size(problem->dtype) &&
 	        !at_once(problem, traits, two, 1536) && at_once(problem, traits, four, 1024);
 }
 

@@ -68,7 +68,7 @@ struct ft_backend {
 	char reason[FT_REASON_SIZE];
 	char identity[FT_IDENTITY_SIZE]; /* compiler, runtime, driver, way of timing */
 	const char *const *files;        /* whose change makes the hello stale; ends with NULL */
-	/* Hash of a kernel's device source as compiled. */
+	/* Hash of a kernel's device source as compiled; "" of one that it can not run. */
 	void (*source)(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE]);
 
 	/* How much of a device others use now, in percent, without disturbing it. False where the system has no

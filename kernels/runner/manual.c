@@ -15,21 +15,24 @@ enum { STATUS_FAILED = 1, STATUS_USAGE = 2, BUDGET_S = 60 };
 
 static void usage(FILE *to, const struct ft_backend *backend)
 {
-	const struct ft_schema *schema = ft_kernel_rmsnorm.schema(backend->kind);
 	fprintf(to,
 	        "flytune-runner-%s devices\n"
-	        "flytune-runner-%s sweep rmsnorm --m M --n N --dtype TYPE [--FIELD VALUE ...]\n"
+	        "flytune-runner-%s sweep KERNEL --FIELD VALUE ...\n"
 	        "    [--device ID] [--seed N] [--budget SECONDS] [--max-rounds N] [--band PPM] [--all]\n"
 	        "    [--code-dir FOLDER]\n\n"
 	        "Measures every config of a problem, without the daemon, and stores nothing but code in "
 	        "FOLDER.\n"
-	        "--all lists pruned configs too.\n\nFields of rmsnorm:\n",
+	        "--all lists pruned configs too.\n",
 	        backend->kind, backend->kind);
-	for (uint32_t i = 0; i < schema->field_count; i++)
-		fprintf(to, "  %-14s %s\n", schema->field[i].name, schema->field[i].help);
-	fprintf(to, "Knobs:\n");
-	for (uint32_t i = 0; i < schema->knob_count; i++)
-		fprintf(to, "  %-14s %s\n", schema->knob[i].name, schema->knob[i].help);
+	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel; kernel++) {
+		const struct ft_schema *schema = (*kernel)->schema(backend->kind);
+		fprintf(to, "\nFields of %s:\n", schema->kernel);
+		for (uint32_t i = 0; i < schema->field_count; i++)
+			fprintf(to, "  %-14s %s\n", schema->field[i].name, schema->field[i].help);
+		fprintf(to, "Knobs:\n");
+		for (uint32_t i = 0; i < schema->knob_count; i++)
+			fprintf(to, "  %-14s %s\n", schema->knob[i].name, schema->knob[i].help);
+	}
 }
 
 static int complain(const struct ft_backend *backend, const struct ft_error *error, int status)

@@ -265,10 +265,17 @@ static void write_files(struct ft_writer *writer, const struct ft_backend *backe
 static void write_kernels(struct ft_writer *writer, struct ft_backend *backend)
 {
 	char source[FT_HASH_SIZE] = "";
-	const struct ft_schema *schema = ft_kernel_rmsnorm.schema(backend->kind);
-	backend->source(backend, schema->kernel, source);
-	ft_write_array(writer, 1);
-	ft_schema_write(writer, schema, source, NULL);
+	uint32_t count = 0;
+	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel; kernel++) {
+		backend->source(backend, (*kernel)->name, source);
+		count += source[0] != '\0';
+	}
+	ft_write_array(writer, count);
+	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel; kernel++) {
+		backend->source(backend, (*kernel)->name, source);
+		if (source[0] != '\0')
+			ft_schema_write(writer, (*kernel)->schema(backend->kind), source, NULL);
+	}
 }
 
 static void hello(struct server *server, uint64_t id, struct ft_view body)

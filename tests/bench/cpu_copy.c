@@ -181,8 +181,8 @@ static int find_cores(struct bench *bench, const struct ft_traits *traits, int c
 static int prepare(struct bench *bench, const struct ft_traits *traits)
 {
 	static const uint16_t one[] = {0, 0x3c00, 0x3f80};
-	const size_t size = rmsnorm_dtype_size(bench->problem.dtype);
-	const struct ft_rmsnorm_cpu_rows *sets[3];
+	const size_t size = ft_dtype_size(bench->problem.dtype);
+	const struct ft_rmsnorm_cpu_rows *sets[FT_ISAS];
 	int cpu[CORES_MAX] = {0};
 	if (find_cores(bench, traits, cpu) != 0)
 		return -1;
@@ -259,8 +259,9 @@ static void print(const struct bench *bench, struct entry *entry, size_t count, 
 	qsort(entry, count, sizeof(*entry), compare_entries);
 	printf("rmsnorm m=%" PRIu64 " n=%" PRIu64 " %s, %s, %u cores, %zu rounds of %" PRIu64
 	       " launches, %zu arrays of %.1f MiB\n\n",
-	        bench->problem.m, bench->problem.n, rmsnorm_dtype_name(bench->problem.dtype), bench->set->isa,
-	        bench->cores, rounds, bench->launches, 2 * bench->sets, (double)bench->bytes / (1 << 20));
+	        bench->problem.m, bench->problem.n, ft_dtype_name(bench->problem.dtype),
+	        ft_isa_name(bench->set->isa), bench->cores, rounds, bench->launches, 2 * bench->sets,
+	        (double)bench->bytes / (1 << 20));
 	printf("%-64s %12s %12s %9s %9s %9s\n", "", "median µs", "least µs", "GB/s", "of copy", "by least");
 	for (size_t i = 0; i < count; i++)
 		printf("%-64s %12.2f %12.2f %9.1f %9.3f %9.3f\n", entry[i].name,

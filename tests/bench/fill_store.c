@@ -7,6 +7,7 @@
 
 #include "daemon/store/store.h"
 #include "kernels/host.h"
+#include "kernels/rmsnorm/rmsnorm.h"
 #include "tests/bench/bench.h"
 
 enum { BATCH = 5000, WIDTH = 1000 };

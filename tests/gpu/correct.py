@@ -15,7 +15,7 @@ CAP = 8 << 30
 SIZES = [1, 7, 64, 127, 1000, 2880, 4096, 4097, 5120, 8192, 11008, 16384, 65536, 131072, 1048576]
 ROWS = [1, 2, 3, 17, 128, 4096, 100000]
 BYTES = {"f32": 4, "f16": 2, "bf16": 2}
-# One rounding, and the f32 arithmetic before it, as kernels/rmsnorm/reference.h says and why.
+# One rounding, and the f32 arithmetic before it, as kernels/compare.h says and why.
 ROUNDING = {"f32": 0.0, "f16": 2.0**-11, "bf16": 2.0**-8}
 BOUND = {dtype: rounding + 1e-6 for dtype, rounding in ROUNDING.items()}
 SANITIZED = [(3, 1000, "bf16", "bf16", 1000), (5, 4097, "f16", "f32", 4100), (2, 8192, "f32", "f32", 8192)]

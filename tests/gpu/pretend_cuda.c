@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/rmsnorm/reference.h"
+#include "tests/reference.h"
 
 #define EXPORT __attribute__((visibility("default")))
 /* The library's own declarations are the test: no header declares these. */
@@ -123,15 +123,15 @@ static void check_set(const struct launch *launch, const char *y, const char *x,
 	struct rmsnorm_problem problem = {.m = a[3],
 	        .n = a[4],
 	        .row_stride = a[5],
-	        .dtype = (enum rmsnorm_dtype)a[8],
-	        .weight = (enum rmsnorm_dtype)a[9]};
-	uint64_t *result = pointer(a[10]), element = rmsnorm_dtype_size(problem.dtype), guard = a[11];
+	        .dtype = (enum ft_dtype)a[8],
+	        .weight = (enum ft_dtype)a[9]};
+	uint64_t *result = pointer(a[10]), element = ft_dtype_size(problem.dtype), guard = a[11];
 	const uint8_t *zone = (const uint8_t *)y - guard;
 
 	look_for_poison(zone, 0, guard, (uint8_t)a[12], result);
 	for (uint64_t row = 0; row < problem.m; row++) {
 		uint64_t end = guard + (row * problem.row_stride + problem.n) * element;
-		struct rmsnorm_worst worst = {0};
+		struct ft_worst worst = {0};
 		uint32_t bits;
 		float error;
 
@@ -195,11 +195,11 @@ static int rmsnorm(const struct launch *launch)
 	struct rmsnorm_problem problem = {.m = a[3],
 	        .n = option_of(module, "-DRN_N="),
 	        .row_stride = a[4],
-	        .dtype = (enum rmsnorm_dtype)option_of(module, "-DRN_X="),
-	        .weight = (enum rmsnorm_dtype)option_of(module, "-DRN_W=")};
+	        .dtype = (enum ft_dtype)option_of(module, "-DRN_X="),
+	        .weight = (enum ft_dtype)option_of(module, "-DRN_W=")};
 	uint64_t row_threads = option_of(module, "-DRN_ROW_THREADS=");
 	uint64_t rows = row_threads > 0 ? launch->block / row_threads : 0;
-	uint64_t element = rmsnorm_dtype_size(problem.dtype);
+	uint64_t element = ft_dtype_size(problem.dtype);
 	uint8_t *end =
 	        (uint8_t *)pointer(a[0]) + ((problem.m - 1) * problem.row_stride + problem.n) * element;
 
@@ -214,7 +214,7 @@ static int rmsnorm(const struct launch *launch)
 		lost = true;
 		return ILLEGAL;
 	}
-	rmsnorm_reference_store(&problem, pointer(a[1]), pointer(a[2]), 0, problem.m, pointer(a[0]));
+	rmsnorm_reference_store(&problem, pointer(a[1]), pointer(a[2]), pointer(a[0]));
 	if (spoiled("wrong") && launch->block == 256)
 		end[-1] ^= 0x10;
 	if ((spoiled("outside") && launch->block == 256) || fault == 3)
@@ -261,7 +261,7 @@ static void fill_rows(const struct launch *launch)
 	for (uint64_t set = 0; set < a[6]; set++)
 		for (uint64_t row = 0; row < a[1]; row++)
 			for (uint64_t at = 0; at < (row + 1 < a[1] ? a[3] : a[2]); at++)
-				rmsnorm_store((enum rmsnorm_dtype)a[4], (char *)pointer(a[0]) + set * a[7],
+				ft_store((enum ft_dtype)a[4], (char *)pointer(a[0]) + set * a[7],
 				        row * a[3] + at,
 				        at < a[2] ? noise(a[5] + (set << 40) + row * a[3] + at)
 				                  : (double)__builtin_nanf(""));
@@ -273,7 +273,7 @@ static void fill_weight(const struct launch *launch)
 
 	for (uint64_t set = 0; set < a[4]; set++)
 		for (uint64_t at = 0; at < a[1]; at++)
-			rmsnorm_store((enum rmsnorm_dtype)a[2], (char *)pointer(a[0]) + set * a[5], at,
+			ft_store((enum ft_dtype)a[2], (char *)pointer(a[0]) + set * a[5], at,
 			        1 + noise(~(a[3] + (set << 40)) + at));
 }
 
@@ -314,8 +314,8 @@ static int run(const struct launch *launch)
 		struct rmsnorm_problem problem = {.m = a[3] + 1,
 		        .n = a[4],
 		        .row_stride = a[5],
-		        .dtype = (enum rmsnorm_dtype)a[8],
-		        .weight = (enum rmsnorm_dtype)a[9]};
+		        .dtype = (enum ft_dtype)a[8],
+		        .weight = (enum ft_dtype)a[9]};
 
 		if (real(a[6]) != 1.0 / (double)a[4] || real(a[7]) != RMSNORM_EPS)
 			return INVALID;

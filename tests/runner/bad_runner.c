@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "kernels/decide.h"
-#include "kernels/kernel.h"
+#include "kernels/rmsnorm/rmsnorm.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
 #include "tests/runner/script.h"

@@ -2,6 +2,7 @@
 #include "tests/unit/store_help.h"
 
 #include "daemon/answers/lookup.h"
+#include "kernels/rmsnorm/rmsnorm.h"
 
 /* Subjects are made here, not asked for by name. */
 struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/rmsnorm/reference.h"
+#include "tests/reference.h"
 
 struct type {
 	const char *name;
@@ -19,8 +19,8 @@ struct type {
 };
 
 static const struct type types16[] = {
-        {"f16", 10, 15, 32, rmsnorm_from_f16, rmsnorm_to_f16},
-        {"bf16", 7, 127, 256, rmsnorm_from_bf16, rmsnorm_to_bf16},
+        {"f16", 10, 15, 32, ft_from_f16, ft_to_f16},
+        {"bf16", 7, 127, 256, ft_from_bf16, ft_to_bf16},
 };
 
 /* What a pattern means, straight from the definition. */
@@ -128,8 +128,8 @@ struct arrays {
 	} x, y, weight;
 };
 
-static const enum rmsnorm_dtype pairs[][2] = {{RMSNORM_F32, RMSNORM_F32}, {RMSNORM_F16, RMSNORM_F16},
-        {RMSNORM_BF16, RMSNORM_BF16}, {RMSNORM_F16, RMSNORM_F32}, {RMSNORM_BF16, RMSNORM_F32}};
+static const enum ft_dtype pairs[][2] = {
+        {FT_F32, FT_F32}, {FT_F16, FT_F16}, {FT_BF16, FT_BF16}, {FT_F16, FT_F32}, {FT_BF16, FT_F32}};
 
 static double drawn(uint64_t *seed)
 {
@@ -147,10 +147,10 @@ static void fill(struct arrays *arrays, struct rmsnorm_problem problem)
 	arrays->problem = problem;
 	for (uint64_t row = 0; row < problem.m; row++) {
 		for (uint64_t i = 0; i < problem.n; i++)
-			rmsnorm_store(problem.dtype, &arrays->x, row * problem.row_stride + i, drawn(&seed));
+			ft_store(problem.dtype, &arrays->x, row * problem.row_stride + i, drawn(&seed));
 	}
 	for (uint64_t i = 0; i < problem.n; i++)
-		rmsnorm_store(problem.weight, &arrays->weight, i, drawn(&seed));
+		ft_store(problem.weight, &arrays->weight, i, drawn(&seed));
 }
 
 static void the_reference_is_the_formula_for_all_types_strides_and_parts(void **state)
@@ -179,18 +179,17 @@ static void the_reference_is_the_formula_for_all_types_strides_and_parts(void **
 				long double sum = 0;
 
 				for (uint64_t k = 0; k < problem.n; k++) {
-					long double value = rmsnorm_load(
+					long double value = ft_load(
 					        problem.dtype, &arrays->x, row * problem.row_stride + k);
 
 					sum += value * value;
 				}
 				for (uint64_t k = 0; k < problem.n; k++) {
-					long double value = rmsnorm_load(
+					long double value = ft_load(
 					        problem.dtype, &arrays->x, row * problem.row_stride + k);
-					double want =
-					        (double)(value / sqrtl(sum / (long double)problem.n + 1e-5L) *
-					                (long double)rmsnorm_load(
-					                        problem.weight, &arrays->weight, k));
+					double want = (double)(value /
+					        sqrtl(sum / (long double)problem.n + 1e-5L) *
+					        (long double)ft_load(problem.weight, &arrays->weight, k));
 					double got = out[(row - first) * problem.n + k];
 
 					assert_true(fabs(got - want) <= 1e-14 * fabs(want));
@@ -211,16 +210,16 @@ static void the_rounded_reference_passes_its_own_comparison_in_place_too(void **
 	for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++) {
 		struct rmsnorm_problem problem = {
 		        .m = 40, .n = 1000, .row_stride = 1003, .dtype = pairs[j][0], .weight = pairs[j][1]};
-		struct rmsnorm_worst worst = {.error = 0};
+		struct ft_worst worst = {.error = 0};
 		struct ft_error error = {.code = ""};
 
 		fill(arrays, problem);
-		rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, 0, problem.m, &arrays->y);
+		rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, &arrays->y);
 		rmsnorm_compare_rows(&problem, &arrays->x, &arrays->weight, &arrays->y, 0, problem.m, &worst);
 		assert_int_equal(rmsnorm_worst_check(&worst, problem.dtype, &error), 0);
 		assert_true(worst.error > 0);
-		rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, 0, problem.m, &arrays->x);
-		size_t bytes = problem.m * problem.row_stride * rmsnorm_dtype_size(problem.dtype);
+		rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, &arrays->x);
+		size_t bytes = problem.m * problem.row_stride * ft_dtype_size(problem.dtype);
 
 		assert_memory_equal(&arrays->x, &arrays->y, bytes);
 	}
@@ -230,17 +229,16 @@ static void the_rounded_reference_passes_its_own_comparison_in_place_too(void **
 /* ---- the comparison ---- */
 
 /* One row of one element, x = 1 and weight such that the exact result is about `want`: the error of `got`. */
-static double error_of(enum rmsnorm_dtype dtype, double want, double got, struct rmsnorm_worst *worst)
+static double error_of(enum ft_dtype dtype, double want, double got, struct ft_worst *worst)
 {
-	struct rmsnorm_problem problem = {
-	        .m = 1, .n = 1, .row_stride = 1, .dtype = dtype, .weight = RMSNORM_F32};
+	struct rmsnorm_problem problem = {.m = 1, .n = 1, .row_stride = 1, .dtype = dtype, .weight = FT_F32};
 	float x32 = 1, y32 = 0, weight = (float)(want * sqrt(1 + 1e-5));
 	uint16_t x16 = 0, y16 = 0;
-	bool wide = dtype == RMSNORM_F32;
+	bool wide = dtype == FT_F32;
 
-	rmsnorm_store(dtype, wide ? (void *)&x32 : (void *)&x16, 0, 1);
-	rmsnorm_store(dtype, wide ? (void *)&y32 : (void *)&y16, 0, got);
-	*worst = (struct rmsnorm_worst){.error = 0};
+	ft_store(dtype, wide ? (void *)&x32 : (void *)&x16, 0, 1);
+	ft_store(dtype, wide ? (void *)&y32 : (void *)&y16, 0, got);
+	*worst = (struct ft_worst){.error = 0};
 	rmsnorm_compare_rows(&problem, wide ? (void *)&x32 : (void *)&x16, &weight,
 	        wide ? (void *)&y32 : (void *)&y16, 0, 1, worst);
 	return worst->error;
@@ -248,45 +246,45 @@ static double error_of(enum rmsnorm_dtype dtype, double want, double got, struct
 
 static void bounds_are_half_a_step_at_one(void **state)
 {
-	struct rmsnorm_worst worst;
+	struct ft_worst worst;
 
 	(void)state;
-	assert_true(rmsnorm_bound(RMSNORM_BF16) == 0x1p-8 + 1e-6);
-	assert_true(rmsnorm_bound(RMSNORM_F16) == 0x1p-11 + 1e-6);
-	assert_true(rmsnorm_bound(RMSNORM_F32) == 1e-6);
+	assert_true(ft_dtype_error(FT_BF16) == 0x1p-8 + 1e-6);
+	assert_true(ft_dtype_error(FT_F16) == 0x1p-11 + 1e-6);
+	assert_true(ft_dtype_error(FT_F32) == 1e-6);
 	/* f32 arithmetic went over the lowest tie of a binade: still right. A step further: wrong. */
-	assert_true(error_of(RMSNORM_F16, 1 + 0x1p-11 - 0x1p-22, 1 + 0x1p-10, &worst) <= 0x1p-11);
-	assert_true(error_of(RMSNORM_F16, 1 + 0x1p-11, 1 + 0x1p-9, &worst) > 0x1p-11);
-	assert_true(error_of(RMSNORM_BF16, 1 + 0x1p-8 - 0x1p-20, 1 + 0x1p-7, &worst) <= 0x1p-8);
+	assert_true(error_of(FT_F16, 1 + 0x1p-11 - 0x1p-22, 1 + 0x1p-10, &worst) <= 0x1p-11);
+	assert_true(error_of(FT_F16, 1 + 0x1p-11, 1 + 0x1p-9, &worst) > 0x1p-11);
+	assert_true(error_of(FT_BF16, 1 + 0x1p-8 - 0x1p-20, 1 + 0x1p-7, &worst) <= 0x1p-8);
 	/* Truncated instead of rounded. */
-	assert_true(error_of(RMSNORM_BF16, 1 + 0x1.8p-8, 1, &worst) > 0x1p-8);
-	assert_true(error_of(RMSNORM_F16, 1 + 0x1.8p-11, 1, &worst) > 0x1p-11);
-	assert_true(error_of(RMSNORM_F32, 1, 1 + 2e-6, &worst) > 1e-6);
-	assert_true(error_of(RMSNORM_F32, 1, 1 + 5e-7, &worst) <= 1e-6);
+	assert_true(error_of(FT_BF16, 1 + 0x1.8p-8, 1, &worst) > 0x1p-8);
+	assert_true(error_of(FT_F16, 1 + 0x1.8p-11, 1, &worst) > 0x1p-11);
+	assert_true(error_of(FT_F32, 1, 1 + 2e-6, &worst) > 1e-6);
+	assert_true(error_of(FT_F32, 1, 1 + 5e-7, &worst) <= 1e-6);
 }
 
 static void subnormal_results_are_held_to_half_their_step(void **state)
 {
-	struct rmsnorm_worst worst;
+	struct ft_worst worst;
 
 	(void)state;
 	/* The smallest subnormal of f16 is 2^-24. */
-	assert_true(error_of(RMSNORM_F16, 0x1.8p-25, 0x1p-24, &worst) <= 0x1p-11);
-	assert_true(error_of(RMSNORM_F16, 0x1.8p-26, 0, &worst) <= 0x1p-11);
-	assert_true(error_of(RMSNORM_F16, 0x1p-24, 0, &worst) > 0x1p-11);
-	assert_true(error_of(RMSNORM_F16, 0x1.8p-24, 0x1.8p-23, &worst) > 0x1p-11);
+	assert_true(error_of(FT_F16, 0x1.8p-25, 0x1p-24, &worst) <= 0x1p-11);
+	assert_true(error_of(FT_F16, 0x1.8p-26, 0, &worst) <= 0x1p-11);
+	assert_true(error_of(FT_F16, 0x1p-24, 0, &worst) > 0x1p-11);
+	assert_true(error_of(FT_F16, 0x1.8p-24, 0x1.8p-23, &worst) > 0x1p-11);
 	/* Flushed to zero. */
-	assert_true(error_of(RMSNORM_F16, 0x1p-15, 0, &worst) > 0x1p-11);
+	assert_true(error_of(FT_F16, 0x1p-15, 0, &worst) > 0x1p-11);
 }
 
 static void infinities_and_nan_are_judged_and_never_overlooked(void **state)
 {
-	static const enum rmsnorm_dtype all[] = {RMSNORM_F32, RMSNORM_F16, RMSNORM_BF16};
-	struct rmsnorm_worst worst;
+	static const enum ft_dtype all[] = {FT_F32, FT_F16, FT_BF16};
+	struct ft_worst worst;
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		double bound = rmsnorm_bound(all[i]);
+		double bound = ft_dtype_error(all[i]);
 
 		assert_true(error_of(all[i], 1, NAN, &worst) > bound);
 		assert_true(error_of(all[i], 1, HUGE_VAL, &worst) > bound);
@@ -301,11 +299,11 @@ static void infinities_and_nan_are_judged_and_never_overlooked(void **state)
 	}
 	/* Just over the largest f16 number, either answer is half a step away; far over, only infinity is
 	 * right. */
-	assert_true(error_of(RMSNORM_F16, 65519, HUGE_VAL, &worst) <= 0x1p-11);
-	assert_true(error_of(RMSNORM_F16, 65521, 65504, &worst) <= 0x1p-11);
-	assert_true(error_of(RMSNORM_F16, 1e6, HUGE_VAL, &worst) == 0);
-	assert_true(error_of(RMSNORM_F16, 1e6, 65504, &worst) > 0x1p-11);
-	assert_true(error_of(RMSNORM_F16, 60000, HUGE_VAL, &worst) > 0x1p-11);
+	assert_true(error_of(FT_F16, 65519, HUGE_VAL, &worst) <= 0x1p-11);
+	assert_true(error_of(FT_F16, 65521, 65504, &worst) <= 0x1p-11);
+	assert_true(error_of(FT_F16, 1e6, HUGE_VAL, &worst) == 0);
+	assert_true(error_of(FT_F16, 1e6, 65504, &worst) > 0x1p-11);
+	assert_true(error_of(FT_F16, 60000, HUGE_VAL, &worst) > 0x1p-11);
 }
 
 /* A lone wrong element after a right but inexact one: the quick test must not pass it over. */
@@ -322,16 +320,16 @@ static void one_wrong_element_is_found_and_named(void **state)
 		        .m = 40, .n = 1000, .row_stride = 1003, .dtype = pairs[j][0], .weight = pairs[j][1]};
 
 		fill(arrays, problem);
-		rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, 0, problem.m, &arrays->y);
+		rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, &arrays->y);
 		for (size_t k = 0; k < 20; k++) {
 			uint64_t row = places[k / 5][0], column = places[k / 5][1];
 			uint64_t at = row * problem.row_stride + column;
-			double right = rmsnorm_load(problem.dtype, &arrays->y, at);
-			struct rmsnorm_worst worst = {.error = 0};
+			double right = ft_load(problem.dtype, &arrays->y, at);
+			struct ft_worst worst = {.error = 0};
 			struct ft_error error = {.code = ""};
 			char where[64];
 
-			rmsnorm_store(problem.dtype, &arrays->y, at, wrong[k % 5]);
+			ft_store(problem.dtype, &arrays->y, at, wrong[k % 5]);
 			rmsnorm_compare_rows(
 			        &problem, &arrays->x, &arrays->weight, &arrays->y, 0, problem.m, &worst);
 			assert_int_equal(worst.row, row);
@@ -339,7 +337,7 @@ static void one_wrong_element_is_found_and_named(void **state)
 			assert_int_equal(rmsnorm_worst_check(&worst, problem.dtype, &error), -1);
 			snprintf(where, sizeof where, "row %d, column %d ", (int)row, (int)column);
 			assert_non_null(strstr(error.message, where));
-			rmsnorm_store(problem.dtype, &arrays->y, at, right);
+			ft_store(problem.dtype, &arrays->y, at, right);
 		}
 	}
 	free(arrays);
@@ -349,29 +347,29 @@ static void parts_compared_apart_come_to_the_same_worst(void **state)
 {
 	struct arrays *arrays = malloc(sizeof *arrays);
 	struct rmsnorm_problem problem = {
-	        .m = 40, .n = 1000, .row_stride = 1003, .dtype = RMSNORM_BF16, .weight = RMSNORM_BF16};
-	struct rmsnorm_worst all = {.error = 0}, joined = {.error = 0};
+	        .m = 40, .n = 1000, .row_stride = 1003, .dtype = FT_BF16, .weight = FT_BF16};
+	struct ft_worst all = {.error = 0}, joined = {.error = 0};
 
 	(void)state;
 	assert_non_null(arrays);
 	fill(arrays, problem);
-	rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, 0, problem.m, &arrays->y);
+	rmsnorm_reference_store(&problem, &arrays->x, &arrays->weight, &arrays->y);
 	rmsnorm_compare_rows(&problem, &arrays->x, &arrays->weight, &arrays->y, 0, problem.m, &all);
 	for (uint64_t part = 4; part-- > 0;) {
-		struct rmsnorm_worst worst = {.error = 0};
+		struct ft_worst worst = {.error = 0};
 
 		rmsnorm_compare_rows(
 		        &problem, &arrays->x, &arrays->weight, &arrays->y, part * 10, 10, &worst);
-		rmsnorm_worst_merge(&joined, &worst);
+		ft_worst_merge(&joined, &worst);
 	}
 	assert_memory_equal(&all, &joined, sizeof all);
 	/* Of equal errors the first element stays, whichever part came in first. */
-	struct rmsnorm_worst a = {.error = 1, .row = 3, .column = 4}, b = {.error = 1, .row = 3, .column = 2};
-	struct rmsnorm_worst c = {.error = 1, .row = 3, .column = 9};
+	struct ft_worst a = {.error = 1, .row = 3, .column = 4}, b = {.error = 1, .row = 3, .column = 2};
+	struct ft_worst c = {.error = 1, .row = 3, .column = 9};
 
-	rmsnorm_worst_merge(&a, &b);
+	ft_worst_merge(&a, &b);
 	assert_int_equal(a.column, 2);
-	rmsnorm_worst_merge(&a, &c);
+	ft_worst_merge(&a, &c);
 	assert_int_equal(a.column, 2);
 	free(arrays);
 }

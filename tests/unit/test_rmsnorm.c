@@ -158,12 +158,12 @@ static void unpacking_gives_every_field_its_place(void **state)
 	assert_int_equal(unpacked.m, 3);
 	assert_int_equal(unpacked.n, 10);
 	assert_int_equal(unpacked.row_stride, 16);
-	assert_int_equal(unpacked.dtype, RMSNORM_F16);
-	assert_int_equal(unpacked.weight, RMSNORM_F32);
+	assert_int_equal(unpacked.dtype, FT_F16);
+	assert_int_equal(unpacked.weight, FT_F32);
 	problem = whole_of(3, 10, "bf16", NULL, 0);
 	unpacked = rmsnorm_unpack(&problem);
-	assert_int_equal(unpacked.dtype, RMSNORM_BF16);
-	assert_int_equal(unpacked.weight, RMSNORM_BF16);
+	assert_int_equal(unpacked.dtype, FT_BF16);
+	assert_int_equal(unpacked.weight, FT_BF16);
 	assert_int_equal(unpacked.row_stride, 10);
 }
 

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/rmsnorm/reference.h"
 #include "kernels/rmsnorm/rmsnorm_cpu.h"
+#include "tests/reference.h"
 
 enum { GUARD = 256, POISON = 0xff, THREADS = 3 };
 
 static struct ft_pool *pool;
 
-static const struct ft_rmsnorm_cpu_rows *sets[3];
+static const struct ft_rmsnorm_cpu_rows *sets[FT_ISAS];
 static size_t set_count;
 
 static uint64_t mix(uint64_t z)
@@ -31,7 +31,7 @@ struct arrays {
 
 static size_t element(const struct arrays *arrays)
 {
-	return rmsnorm_dtype_size(arrays->problem.dtype);
+	return ft_dtype_size(arrays->problem.dtype);
 }
 
 static void poison(struct arrays *arrays)
@@ -43,10 +43,10 @@ static void poison(struct arrays *arrays)
 static struct arrays arrays_new(const struct rmsnorm_problem *problem, size_t skew)
 {
 	struct arrays arrays = {.problem = *problem};
-	size_t size = rmsnorm_dtype_size(problem->dtype);
+	size_t size = ft_dtype_size(problem->dtype);
 	arrays.data = ((problem->m - 1) * problem->row_stride + problem->n) * size;
 	size_t whole = (arrays.data + skew * size + (size_t)2 * GUARD + 63) / 64 * 64;
-	size_t weights = (problem->n * rmsnorm_dtype_size(problem->weight) + 63) / 64 * 64;
+	size_t weights = (problem->n * ft_dtype_size(problem->weight) + 63) / 64 * 64;
 	arrays.in = aligned_alloc(64, whole);
 	arrays.out = aligned_alloc(64, whole);
 	arrays.weight = aligned_alloc(64, weights);
@@ -58,13 +58,13 @@ static struct arrays arrays_new(const struct rmsnorm_problem *problem, size_t sk
 	arrays.in += GUARD + skew * size;
 	arrays.out += GUARD + skew * size;
 	for (size_t i = 0; i < problem->n; i++)
-		rmsnorm_store(problem->weight, arrays.weight, i, (double)(mix(i) % 4001) / 1000 - 2);
+		ft_store(problem->weight, arrays.weight, i, (double)(mix(i) % 4001) / 1000 - 2);
 	for (size_t row = 0; row < problem->m; row++) {
-		double factor = row % 4 == 1 ? (problem->dtype == RMSNORM_F16 ? 0x1p13 : 1e12)
-		        : row % 4 == 2       ? (problem->dtype == RMSNORM_F16 ? 0x1p-20 : 1e-15)
+		double factor = row % 4 == 1 ? (problem->dtype == FT_F16 ? 0x1p13 : 1e12)
+		        : row % 4 == 2       ? (problem->dtype == FT_F16 ? 0x1p-20 : 1e-15)
 		                             : 1;
 		for (size_t i = 0; i < problem->n; i++)
-			rmsnorm_store(problem->dtype, arrays.in, row * problem->row_stride + i,
+			ft_store(problem->dtype, arrays.in, row * problem->row_stride + i,
 			        ((double)(mix(row * 7919 + i) % 4001) / 1000 - 2) * factor);
 	}
 	return arrays;
@@ -99,17 +99,17 @@ static void fail_with(const struct arrays *arrays, const struct ft_rmsnorm_cpu_r
 {
 	char text[FT_CONFIG_TEXT_SIZE];
 	ft_config_format(config, ' ', text, sizeof(text));
-	fail_msg("%s m=%llu n=%llu stride=%llu %s/%s %s: %s", set->isa, (unsigned long long)arrays->problem.m,
-	        (unsigned long long)arrays->problem.n, (unsigned long long)arrays->problem.row_stride,
-	        rmsnorm_dtype_name(arrays->problem.dtype), rmsnorm_dtype_name(arrays->problem.weight), text,
-	        what);
+	fail_msg("%s m=%llu n=%llu stride=%llu %s/%s %s: %s", ft_isa_name(set->isa),
+	        (unsigned long long)arrays->problem.m, (unsigned long long)arrays->problem.n,
+	        (unsigned long long)arrays->problem.row_stride, ft_dtype_name(arrays->problem.dtype),
+	        ft_dtype_name(arrays->problem.weight), text, what);
 }
 
 static void check(
         const struct arrays *arrays, const struct ft_rmsnorm_cpu_rows *set, const struct ft_config *config)
 {
 	const struct rmsnorm_problem *problem = &arrays->problem;
-	struct rmsnorm_worst worst = {0};
+	struct ft_worst worst = {0};
 	struct ft_error error = {0};
 	size_t size = element(arrays);
 	rmsnorm_compare_rows(problem, arrays->in, arrays->weight, arrays->out, 0, problem->m, &worst);
@@ -138,9 +138,8 @@ static struct ft_config config_of(const int64_t value[6])
 }
 
 static const struct {
-	enum rmsnorm_dtype dtype, weight;
-} types[] = {{RMSNORM_F32, RMSNORM_F32}, {RMSNORM_F16, RMSNORM_F16}, {RMSNORM_F16, RMSNORM_F32},
-        {RMSNORM_BF16, RMSNORM_BF16}, {RMSNORM_BF16, RMSNORM_F32}};
+	enum ft_dtype dtype, weight;
+} types[] = {{FT_F32, FT_F32}, {FT_F16, FT_F16}, {FT_F16, FT_F32}, {FT_BF16, FT_BF16}, {FT_BF16, FT_F32}};
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
 /* Every loop of the row kernels, whole steps, single pairs and parts, at any alignment. */
@@ -266,7 +265,7 @@ static void every_weight_and_rounding_has_the_bits_of_one_rounding(void **state)
 	enum { N = 65536 };
 	(void)state;
 	for (int narrow = 0; narrow < 2; narrow++) {
-		const enum rmsnorm_dtype dtype = narrow ? RMSNORM_BF16 : RMSNORM_F16;
+		const enum ft_dtype dtype = narrow ? FT_BF16 : FT_F16;
 		struct rmsnorm_problem problem = {
 		        .m = 1, .n = N, .row_stride = N, .dtype = dtype, .weight = dtype};
 		struct arrays arrays = arrays_new(&problem, 0);
@@ -275,7 +274,7 @@ static void every_weight_and_rounding_has_the_bits_of_one_rounding(void **state)
 			double value = i % 3 == 0 ? 1 : i % 3 == 1 ? -0.5 : 2;
 			uint16_t bits = (uint16_t)i;
 			memcpy(arrays.weight + 2 * i, &bits, 2);
-			rmsnorm_store(dtype, arrays.in, i, value);
+			ft_store(dtype, arrays.in, i, value);
 			squares += value * value;
 		}
 		float scale = (float)(1 / sqrt(squares / N + (double)(float)RMSNORM_EPS));
@@ -285,16 +284,16 @@ static void every_weight_and_rounding_has_the_bits_of_one_rounding(void **state)
 				poison(&arrays);
 				run(&arrays, sets[s], &config, arrays.out);
 				for (size_t i = 0; i < N; i++) {
-					float x = (float)rmsnorm_load(dtype, arrays.in, i);
-					float want = x * scale * (float)rmsnorm_load(dtype, arrays.weight, i);
-					uint16_t bits = dtype == RMSNORM_F16 ? rmsnorm_to_f16((double)want)
-					                                     : rmsnorm_to_bf16((double)want);
+					float x = (float)ft_load(dtype, arrays.in, i);
+					float want = x * scale * (float)ft_load(dtype, arrays.weight, i);
+					uint16_t bits = dtype == FT_F16 ? ft_to_f16((double)want)
+					                                : ft_to_bf16((double)want);
 					uint16_t got;
 					memcpy(&got, arrays.out + 2 * i, 2);
-					if (isnan(want) ? !isnan(rmsnorm_load(dtype, arrays.out, i))
-					                : got != bits)
-						fail_msg("%s %s weight %zx: %x, not %x", sets[s]->isa,
-						        rmsnorm_dtype_name(dtype), i, got, bits);
+					if (isnan(want) ? !isnan(ft_load(dtype, arrays.out, i)) : got != bits)
+						fail_msg("%s %s weight %zx: %x, not %x",
+						        ft_isa_name(sets[s]->isa), ft_dtype_name(dtype), i,
+						        got, bits);
 				}
 			}
 		}
@@ -313,19 +312,18 @@ static void a_nan_in_a_row_or_an_f32_weight_stays_one(void **state)
 		        .dtype = types[t].dtype,
 		        .weight = types[t].weight};
 		struct arrays arrays = arrays_new(&problem, 0);
-		rmsnorm_store(problem.dtype, arrays.in, 3, (double)NAN);
-		for (size_t i = 0; problem.weight == RMSNORM_F32 && i < 5; i++)
+		ft_store(problem.dtype, arrays.in, 3, (double)NAN);
+		for (size_t i = 0; problem.weight == FT_F32 && i < 5; i++)
 			memcpy(arrays.weight + 4 * (20 + i), &nans[i], 4);
 		for (size_t s = 0; s < set_count; s++) {
 			struct ft_config config = config_of((const int64_t[]){1, 1, 2, 0, 0, 0});
 			poison(&arrays);
 			run(&arrays, sets[s], &config, arrays.out);
 			for (size_t i = 0; i < problem.n; i++) {
-				bool wants = problem.weight == RMSNORM_F32 && i >= 20 && i < 25;
-				assert_true(isnan(rmsnorm_load(problem.dtype, arrays.out, i)));
+				bool wants = problem.weight == FT_F32 && i >= 20 && i < 25;
+				assert_true(isnan(ft_load(problem.dtype, arrays.out, i)));
 				assert_int_equal(
-				        isnan(rmsnorm_load(problem.dtype, arrays.out, problem.n + i)) != 0,
-				        wants);
+				        isnan(ft_load(problem.dtype, arrays.out, problem.n + i)) != 0, wants);
 			}
 		}
 		arrays_free(&arrays, 0);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/runner/runner.h"
 #include "proto/inbox.h"
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/host.h"
+#include "kernels/rmsnorm/rmsnorm.h"
 
 /* A kernel that shares nothing with rmsnorm: what holds for any schema is tested on it. */
 static const struct ft_schema other = {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/runner/sweep.h"
 
 enum { CONFIGS = 5, STANDARD = 3, CALLS_MOST = 65536 };

@@ -256,8 +256,8 @@ static void print_built(const struct rmsnorm_problem *problem, const struct ft_t
 	        "code", code->hash, "build_ms", (double)code->build_ns / 1e6);
 
 	json_object_set_new(all, "n", json_integer((json_int_t)problem->n));
-	json_object_set_new(all, "dtype", json_string(rmsnorm_dtype_name(problem->dtype)));
-	json_object_set_new(all, "weight_dtype", json_string(rmsnorm_dtype_name(problem->weight)));
+	json_object_set_new(all, "dtype", json_string(ft_dtype_name(problem->dtype)));
+	json_object_set_new(all, "weight_dtype", json_string(ft_dtype_name(problem->weight)));
 	json_object_set_new(all, "config", config_json(config));
 	json_object_set_new(all, "launch",
 	        json_pack("{s:I, s:I, s:I, s:I, s:s, s:s}", "block", (json_int_t)about->block, "rows_a_block",

@@ -14,12 +14,12 @@ static uint64_t padded(uint64_t bytes)
 /* One set of buffers: guard, y, guard, x, weight. */
 static void lay_out(struct gpu *gpu)
 {
-	uint64_t element = rmsnorm_dtype_size(gpu->problem.dtype);
+	uint64_t element = ft_dtype_size(gpu->problem.dtype);
 
 	gpu->span = ((gpu->problem.m - 1) * gpu->problem.row_stride + gpu->problem.n) * element;
 	gpu->x_at = padded(GUARD + gpu->span + GUARD);
 	gpu->weight_at = gpu->x_at + padded(gpu->span);
-	gpu->set = gpu->weight_at + padded(gpu->problem.n * rmsnorm_dtype_size(gpu->problem.weight));
+	gpu->set = gpu->weight_at + padded(gpu->problem.n * ft_dtype_size(gpu->problem.weight));
 }
 
 /* A set for each launch of a sample, so that none comes back in it, and what is read before each to clear the caches; within

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/rmsnorm/reference.h"
+#include "kernels/compare.h"
 
 int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsigned block, void **arguments,
         struct ft_error *error)
@@ -91,8 +91,8 @@ static void free_row(struct row_on_host *row)
 static int fetch_row(
         const struct gpu *gpu, uint64_t set, uint64_t number, struct row_on_host *row, struct ft_error *error)
 {
-	uint64_t n = gpu->problem.n, element = rmsnorm_dtype_size(gpu->problem.dtype);
-	uint64_t weight = rmsnorm_dtype_size(gpu->problem.weight);
+	uint64_t n = gpu->problem.n, element = ft_dtype_size(gpu->problem.dtype);
+	uint64_t weight = ft_dtype_size(gpu->problem.weight);
 	uint64_t at = number * gpu->problem.row_stride * element;
 	int code;
 
@@ -130,7 +130,10 @@ static int check_reference(struct gpu *gpu, uint64_t number, struct ft_error *er
 	if (code || (code = fetch_row(gpu, 0, number, &row, error)))
 		return code;
 	code = gpu_fetch(gpu, row.got, gpu->scratch, gpu->problem.n * sizeof(double), error);
-	rmsnorm_reference_rows(&one, row.x, row.weight, 0, 1, row.want);
+	struct ft_tensors tensors = rmsnorm_tensors(&one);
+	const void *data[] = {row.y, row.x, row.weight};
+
+	ft_reference_rows(&rmsnorm_reference, &tensors, data, 0, 1, row.want);
 	for (int64_t i = 0; i < n && !code; i++) {
 		double off = row.got[i] - row.want[i], size = row.want[i] < 0 ? -row.want[i] : row.want[i];
 
@@ -248,7 +251,7 @@ int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t 
 		        "it writes outside of its rows%s: %" PRIu64 " bytes, one of them %" PRId64
 		        " bytes from the output's begin",
 		        how, found[1], (int64_t)(~found[2] - GUARD));
-	else if ((double)worst > rmsnorm_bound(gpu->problem.dtype))
+	else if ((double)worst > ft_dtype_error(gpu->problem.dtype))
 		ft_fail(error, FT_E_UNAVAILABLE, "row %" PRIu64 "%s is wrong by %g", *row, how,
 		        (double)worst);
 	else
@@ -260,16 +263,19 @@ int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t 
 static int explain(const struct gpu *gpu, uint64_t number, struct ft_error *error)
 {
 	struct rmsnorm_problem one = row_problem(gpu);
-	struct rmsnorm_worst element_at = {0};
+	struct ft_worst element_at = {0};
 	struct ft_error told = *error;
 	struct row_on_host row;
 	int code = fetch_row(gpu, 0, number, &row, error);
 
 	if (code)
 		return code;
-	rmsnorm_compare_rows(&one, row.x, row.weight, row.y, 0, 1, &element_at);
+	struct ft_tensors tensors = rmsnorm_tensors(&one);
+	const void *data[] = {row.y, row.x, row.weight};
+
+	ft_compare_rows(&rmsnorm_reference, &tensors, data, 0, 1, &element_at);
 	element_at.row = number;
-	if (rmsnorm_worst_check(&element_at, gpu->problem.dtype, error) == 0)
+	if (ft_worst_check(&element_at, &tensors.tensor[RMSNORM_OUTPUT], error) == 0)
 		ft_fail(error, FT_E_UNAVAILABLE, "%.200s on the device and right when read back",
 		        told.message);
 	free_row(&row);

@@ -1,7 +1,7 @@
 /* A pool of pinned threads that start on a task within a microsecond: they spin for a while before they
  * sleep. */
-#ifndef FLYTUNE_KERNELS_RMSNORM_RMSNORM_CPU_POOL_H
-#define FLYTUNE_KERNELS_RMSNORM_RMSNORM_CPU_POOL_H
+#ifndef FLYTUNE_KERNELS_POOL_H
+#define FLYTUNE_KERNELS_POOL_H
 
 #include <stddef.h>
 #include <stdint.h>

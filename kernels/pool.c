@@ -1,4 +1,4 @@
-#include "kernels/rmsnorm/rmsnorm_cpu_pool.h"
+#include "kernels/pool.h"
 #include "proto/clock.h"
 
 #include <errno.h>

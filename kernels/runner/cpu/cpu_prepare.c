@@ -1,0 +1,151 @@
+/* The begin of a sweep: how long it will take at the least, memory, threads, plans, inputs. */
+#include "kernels/runner/cpu/internal.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/compare.h"
+#include "proto/clock.h"
+
+static void pin(struct cpu *cpu)
+{
+	struct ft_cpus one;
+	ft_cpus_one(&one, cpu->cpu[0]);
+	cpu->pinned = sched_getaffinity(0, sizeof(cpu->before), (cpu_set_t *)&cpu->before) == 0 &&
+	        sched_setaffinity(0, sizeof(one), (cpu_set_t *)&one) == 0;
+}
+
+static void note_least(uint64_t *least, uint64_t begin, uint64_t end)
+{
+	*least = end - begin < *least ? end - begin : *least;
+}
+
+/* From a piece of the work, on one core: how long all of it takes. The least of some tries, for one that lost its core would
+ * count a thousand times. Small problems are not worth it. */
+static void estimate(struct cpu *cpu)
+{
+	enum { PIECES_LEAST = 8, TRIES = 3 };
+	const size_t pieces = cpu->m / cpu_rows_a_piece(cpu), threads = ft_pool_threads(cpu->pool);
+	const size_t at =
+	        (ODD_ROWS / cpu_rows_a_piece(cpu) + 1) * cpu_rows_a_piece(cpu); /* behind the odd rows */
+	struct ft_worst worst = {0};
+	uint64_t hash;
+	cpu->backend.prepare_ns = cpu->backend.verify_ns = 0;
+	if (pieces < PIECES_LEAST || at + cpu_rows_a_piece(cpu) > cpu->m)
+		return;
+	const void *data[FT_TENSORS_MAX];
+	memcpy(data, cpu->data, sizeof(data));
+	data[cpu->in] = cpu_verified_in(cpu);
+	data[cpu->out] = cpu_verified_out(cpu);
+	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
+		if (cpu->shared_input[i].data)
+			memset(cpu->shared_input[i].data, 0, cpu->shared_input[i].size);
+	}
+	uint64_t fills = UINT64_MAX, writes = UINT64_MAX, compares = UINT64_MAX, hashes = UINT64_MAX;
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t begin = ft_clock_ns();
+		cpu_fill_rows(cpu, at, cpu_rows_a_piece(cpu));
+		uint64_t filled = ft_clock_ns();
+		cpu_poison(cpu, cpu_verified_out(cpu) - GUARD, PIECE);
+		uint64_t written = ft_clock_ns();
+		ft_compare_rows(cpu->code->reference, &cpu->tensors, data, at, cpu_rows_a_piece(cpu), &worst);
+		uint64_t compared = ft_clock_ns();
+		cpu_note_hashes(cpu, cpu_verified_in(cpu) - GUARD, PIECE, &hash);
+		note_least(&fills, begin, filled);
+		note_least(&writes, filled, written);
+		note_least(&compares, written, compared);
+		note_least(&hashes, compared, ft_clock_ns());
+	}
+	/* A launch reads and writes at least what a poisoning writes. */
+	const uint64_t arena = cpu->shared || cpu->arena.filled ? 0 : 2 * cpu->sets;
+	cpu->backend.prepare_ns = pieces * (fills + (1 + arena) * writes + hashes) / threads;
+	cpu->backend.verify_ns = pieces * (compares + 4 * writes + hashes) / threads;
+}
+
+/* Whether the default cannot be verified twice by the deadline, as it has to be; with room for a bad estimate. */
+static bool is_hopeless(const struct ft_backend *backend)
+{
+	uint64_t now = ft_monotonic_ns();
+	uint64_t needed = backend->prepare_ns + 2 * backend->verify_ns;
+	return backend->deadline_ns != 0 && needed != 0 &&
+	        (backend->deadline_ns <= now || needed > (backend->deadline_ns - now) * 3 / 2);
+}
+
+int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep, struct ft_error *error)
+{
+	struct cpu *cpu = cpu_of(backend);
+	const uint32_t cores = (uint32_t)cpu->device.traits.units;
+	cpu->kernel = sweep->kernel;
+	cpu->code = cpu_find_code(sweep->kernel->name);
+	if (!cpu->code)
+		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "this runner has no %s", sweep->kernel->name);
+	cpu->kernel->tensors(sweep->problem, &cpu->tensors);
+	cpu->seed = sweep->seed;
+	cpu->count = sweep->count;
+	cpu->standard = sweep->standard;
+	cpu->built = sweep->count;
+	cpu->warm_index = sweep->count;
+	cpu->audited = sweep->count;
+	cpu->at = 0;
+	cpu->warm_ps = cpu->half_ps = cpu->whole_ps = 0;
+	cpu->started = 0;
+	cpu->samples = 0;
+	cpu->disturbed = 0;
+	cpu->steal = (struct ft_steal){0};
+	cpu->plan = calloc(sweep->count ? sweep->count : 1, cpu->code->plan_size);
+	cpu->pending = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->pending));
+	cpu->batch = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->batch));
+	cpu->sampled = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->sampled));
+	cpu->windows = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->windows));
+	if (!cpu->plan || !cpu->pending || !cpu->batch || !cpu->sampled || !cpu->windows)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", sweep->count);
+	if (cpu_measure_extent(cpu, error) < 0 || cpu_choose_sets(cpu, sweep->memory_cap, error) < 0)
+		return -1;
+	cpu->rows = cpu->m;
+	pin(cpu);
+	cpu->pool = ft_pool_new(cores, cpu->cpu);
+	if (!cpu->pool)
+		return ft_fail(error, FT_E_MEMORY, "cannot start %" PRIu32 " threads", cores);
+	if (cpu_allocate(cpu, error) < 0)
+		return -1;
+	for (size_t i = 0; i < sweep->count; i++)
+		cpu->code->resolve(
+		        sweep->problem, &sweep->config[i], cores, cpu->plan + i * cpu->code->plan_size);
+	cpu->until_ns = 0;
+	cpu->ended = false;
+	estimate(cpu);
+	if (is_hopeless(backend))
+		return FT_BACKEND_ENDED;
+	cpu->until_ns = backend->deadline_ns;
+	if (!cpu->shared && cpu_prepare_arena(cpu, error) < 0)
+		return -1;
+	if (!cpu->ended)
+		cpu_fill_all(cpu);
+	if (cpu->ended)
+		return FT_BACKEND_ENDED;
+	return 0;
+}
+
+void cpu_finish(struct ft_backend *backend)
+{
+	struct cpu *cpu = cpu_of(backend);
+	ft_pool_free(cpu->pool);
+	cpu->pool = NULL;
+	if (cpu->pinned)
+		(void)sched_setaffinity(0, sizeof(cpu->before), (cpu_set_t *)&cpu->before);
+	cpu->pinned = false;
+	cpu_free_arrays(cpu);
+	free(cpu->plan);
+	cpu->plan = NULL;
+	free(cpu->pending);
+	cpu->pending = NULL;
+	free(cpu->batch);
+	cpu->batch = NULL;
+	free(cpu->sampled);
+	cpu->sampled = NULL;
+	free(cpu->windows);
+	cpu->windows = NULL;
+	cpu->count = 0;
+}
