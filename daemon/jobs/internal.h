@@ -1,4 +1,10 @@
-/* What the files of a sweep share. A sweep is one state machine on the loop thread:
+/* What the files of the queue share, and those of a sweep.
+ *
+ *   queue.c             jobs that come, wait and are begun
+ *   queue_end.c         the end of a job
+ *   queue_pause.c       pauses
+ *
+ * A sweep is one state machine on the loop thread:
  *
  *   sweep.c             its life: from a job to what it found
  *   sweep_space.c       the space, the part of it that is tried, and what the runner is asked
@@ -9,7 +15,36 @@
 #ifndef FLYTUNE_DAEMON_JOBS_INTERNAL_H
 #define FLYTUNE_DAEMON_JOBS_INTERNAL_H
 
-#include "daemon/jobs/sweep.h"
+#include "daemon/jobs/queue.h"
+
+enum { RETRY_FIRST_MS = 2000 }; /* of a final commit that the store refused */
+
+static inline bool queue_go(struct job *job, enum job_state next)
+{
+	return job_go(job, next, job->queue->running == job, job->queue->log);
+}
+
+/* ---- queue.c ---- */
+
+/* Begins the next job, if it can be. */
+void queue_pump(struct queue *queue);
+/* To those who watch. */
+void queue_report(struct queue *queue, const struct job *job, const char *word);
+/* A job that the store refused never was. Others may have joined it meanwhile, or cancelled it: their commits
+ * come through first, and one of them may still store it. */
+void queue_drop_unstored(struct job *job);
+
+/* ---- queue_end.c ---- */
+
+void queue_commit_end(struct job *job);
+void queue_sweep_ended(void *data, const struct sweep_end *found);
+
+/* ---- queue_pause.c ---- */
+
+/* Who waits until nothing runs hears that it does not. */
+void queue_call_pauses(struct queue *queue, const struct ft_error *error);
+void queue_stop_running(struct queue *queue);
+int queue_read_pause(struct queue *queue, struct ft_error *error);
 
 enum sweep_phase { SWEEP_OFF, SWEEP_WAITS_RUNNER, SWEEP_WAITS_SPACE, SWEEP_RUNS, SWEEP_ENDS };
 

@@ -6,6 +6,7 @@
 #define FLYTUNE_DAEMON_QUEUE_H
 
 #include "daemon/host/histogram.h"
+#include "daemon/jobs/job_table.h"
 #include "daemon/jobs/sweep.h"
 
 enum {
@@ -14,12 +15,7 @@ enum {
 	QUEUE_BACKGROUND = -1000, /* the priority of background work: below all that is asked for by hand */
 };
 
-struct job;
 struct pause;
-struct wait;
-
-/* Called once; `job` is NULL with an error, when the job could not be kept. */
-typedef void (*queue_done)(void *data, const struct ft_job *job, const struct ft_error *error);
 
 struct queue_events {
 	void (*event)(
@@ -33,9 +29,6 @@ struct queue_events {
 	        void *data, const struct subject *subject, const struct ft_job *job, bool busy, bool away);
 };
 
-enum queue_end { QUEUE_DONE, QUEUE_FAILED, QUEUE_CANCELLED, QUEUE_ENDS };
-extern const char *const queue_end_words[QUEUE_ENDS];
-
 struct queue {
 	struct devices *devices;
 	struct store *store;
@@ -45,15 +38,11 @@ struct queue {
 	void *data;
 	struct sweep *sweep;
 	struct job *running;
-	struct job *first;  /* all jobs, by id */
-	struct job **by_id; /* the same */
-	uint32_t room;      /* of by_id */
-	uint32_t active;
-	uint32_t ended;
+	struct job_table jobs;
 	/* Figures, since the start. */
 	uint64_t restarts; /* of runners */
 	uint64_t gone[RUNNER_UNSTARTED + 1];
-	uint64_t ends[QUEUE_ENDS];
+	uint64_t ends[JOB_OUTCOMES];
 	struct histogram sweeps;
 	bool let;              /* one background job may start */
 	bool held;             /* nothing may start: a runner is being asked something else */
@@ -98,12 +87,12 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
         void *data);
 /* `done` when the job has ended, at once if it has. -1 if there is no such job. `wait` is set, before any call
  * of `done`, to what queue_leave takes; it is gone once `done` was called. */
-int queue_wait(struct queue *queue, uint64_t job, queue_done done, void *data, struct wait **wait,
+int queue_wait(struct queue *queue, uint64_t job, job_done done, void *data, struct wait **wait,
         struct ft_error *error);
 /* Drops a wait without calling it. */
 void queue_leave(struct wait *wait);
 /* Ends a job; `done` after the commit. A job that has ended already is given as it ended. */
-int queue_cancel(struct queue *queue, uint64_t job, queue_done done, void *data, struct wait **wait,
+int queue_cancel(struct queue *queue, uint64_t job, job_done done, void *data, struct wait **wait,
         struct ft_error *error);
 /* Whose job it is; -1 if there is no such job. */
 int64_t queue_owner(const struct queue *queue, uint64_t job);

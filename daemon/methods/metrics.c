@@ -77,8 +77,8 @@ static void write_queue(FILE *page, const struct queue *queue)
 	labelled(page, "jobs", "state", "queued", queue_waiting(queue));
 	labelled(page, "jobs", "state", "running", running);
 	head(page, "jobs_ended_total", "counter", "Jobs that ended, by how.");
-	for (int end = 0; end < QUEUE_ENDS; end++)
-		labelled(page, "jobs_ended_total", "state", queue_end_words[end], queue->ends[end]);
+	for (int outcome = 0; outcome < JOB_OUTCOMES; outcome++)
+		labelled(page, "jobs_ended_total", "state", job_outcome_words[outcome], queue->ends[outcome]);
 	write_histogram(page, "sweep_seconds", "Time that the sweep of a job took, over all its starts.",
 	        &queue->sweeps);
 	one(page, "bugs_total", "counter",

@@ -1,0 +1,239 @@
+/* The end of a job: what its sweep found goes to the store, and only then do others hear of it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/answers/lookup.h"
+#include "daemon/host/bug.h"
+#include "daemon/host/timer.h"
+#include "daemon/jobs/internal.h"
+#include "daemon/jobs/winner.h"
+
+enum { RETRY_LAST_MS = 60000 };
+
+static void drop_oldest_ended(struct queue *queue, struct store_batch *batch)
+{
+	while (queue->jobs.ended >= QUEUE_ENDED_KEPT) {
+		struct job *job = queue->jobs.first;
+
+		while (job != NULL && job->state != JOB_OVER)
+			job = job->next;
+		if (job == NULL || store_batch_drop_job(batch, job->info.job) != 0)
+			return;
+		job_table_remove(&queue->jobs, job);
+		job_free(job);
+	}
+}
+
+static void job_over(struct job *job)
+{
+	struct queue *queue = job->queue;
+
+	if (!queue_go(job, JOB_OVER))
+		return;
+	queue->ends[job->outcome]++;
+	if (job->info.sweep_ns > 0)
+		histogram_add(&queue->sweeps, job->info.sweep_ns, 1);
+	queue->jobs.active--;
+	queue->jobs.ended++;
+	if (queue->running == job)
+		queue_stop_running(queue);
+	log_line(queue->log, LOG_LEVEL_INFO,
+	        "job ended job=%" PRIu64 " state=%s sweep_s=%.3f rounds=%" PRIu64 "%s%s", job->info.job,
+	        job->info.state, (double)job->info.sweep_ns / 1e9, job->info.rounds,
+	        job->info.reason[0] != '\0' ? ": " : "", job->info.reason);
+	queue_report(queue, job, "ended");
+	job_call_waits(&job->cancels, &job->info, NULL);
+	job_call_waits(&job->waits, &job->info, NULL);
+}
+
+/* What lookups will be told, and what the job's waiters are: the same. */
+static int make_answer(struct queue *queue, struct job *job, uint64_t generation)
+{
+	const struct store_winner *winner = &job->winner;
+	const struct subject *subject = &queue->found.subject;
+	struct ft_answer *answer = calloc(1, sizeof(*answer));
+
+	if (answer == NULL)
+		return -1;
+	memcpy(answer->kernel, job->info.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, job->info.device, sizeof(answer->device));
+	answer->problem = subject->problem;
+	answer->config = winner->config;
+	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_TUNED]);
+	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", lookup_winner_reason(winner));
+	answer->generation = generation;
+	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", subject->kernel->identity_hash);
+	lookup_times(winner, answer);
+	ft_writer_reset(&job->answer);
+	ft_encode(&job->answer, &ft_answer_message, answer);
+	free(answer);
+	job->info.answer = (struct ft_view){job->answer.data, job->answer.length};
+	return ft_writer_ok(&job->answer) ? 0 : -1;
+}
+
+static void retry_end(uv_timer_t *timer)
+{
+	struct queue *queue = timer->data;
+
+	queue->retry_waits = false;
+	if (queue->running != NULL && queue->running->state == JOB_ENDS)
+		queue_commit_end(queue->running);
+}
+
+void queue_store_mended(struct queue *queue)
+{
+	queue->retry_ms = RETRY_FIRST_MS;
+	if (!queue->retry_waits || queue->stopping)
+		return;
+	(void)uv_timer_stop(&queue->retry);
+	retry_end(&queue->retry);
+}
+
+static void end_committed(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct job *job = data;
+	struct queue *queue = job->queue;
+
+	if (queue->stopping)
+		return; /* it is stored or it is not: the next start will see */
+	if (error != NULL) {
+		/* The result is in memory; it is told when the store has room for it. */
+		if (queue->running != job || queue->retry_ms == RETRY_FIRST_MS)
+			log_line(queue->log, LOG_LEVEL_WARNING, "result not stored yet job=%" PRIu64 ": %s",
+			        job->info.job, error->message);
+		if (queue->running == job) {
+			queue->retry_waits = true;
+			timer_start(&queue->retry, retry_end, queue->retry_ms);
+			queue->retry_ms *= 2;
+			if (queue->retry_ms > RETRY_LAST_MS)
+				queue->retry_ms = RETRY_LAST_MS;
+		} else {
+			/* A cancelled job that never ran: it goes on as it was. */
+			(void)queue_go(job, JOB_WAITS);
+			job->info.reason[0] = '\0';
+			job->info.ended_at_ns = 0;
+			job_call_waits(&job->cancels, NULL, error);
+		}
+		return;
+	}
+	if (queue->running == job) {
+		bool busy = queue->found.trials != NULL && queue->found.trials->busy;
+
+		queue->retry_ms = RETRY_FIRST_MS;
+		sweep_stored(queue->sweep);
+		trials_free(queue->found.trials);
+		queue->found.trials = NULL;
+		if (job->winner.set)
+			(void)make_answer(queue, job, generation);
+		if (queue->found.subject.device != NULL)
+			queue->events->swept(queue->data, &queue->found.subject, &job->info, busy, job->away);
+	}
+	job_over(job);
+	queue_pump(queue);
+}
+
+static void committed(void *data, uint64_t generation, const struct ft_error *error)
+{
+	struct job *job = data;
+	struct queue *queue = job->queue;
+
+	job->commits--;
+	job->stored = job->stored || error == NULL;
+	end_committed(job, generation, error);
+	if (error == NULL)
+		return;
+	queue_drop_unstored(job);
+	queue_pump(queue);
+}
+
+static int add_winner(struct queue *queue, struct job *job, struct store_batch *batch)
+{
+	const struct subject *subject = &queue->found.subject;
+
+	if (winner_choose(
+	            &job->winner, queue->store, subject, queue->found.trials, queue->options->band_ppm) != 0)
+		return -1;
+	job->winner.space_hash = queue->found.space_hash;
+	job->winner.job = job->info.job;
+	if (store_batch_winner(batch, &subject->key, &subject->problem, &job->winner) != 0)
+		return -1;
+	return make_answer(queue, job, 0); /* its generation is known after the commit */
+}
+
+void queue_commit_end(struct job *job)
+{
+	struct queue *queue = job->queue;
+	struct store_batch *batch = store_batch_new(queue->store);
+	struct ft_error error;
+
+	if (batch == NULL)
+		goto fail;
+	drop_oldest_ended(queue, batch);
+	if (queue->running == job && queue->found.trials != NULL) {
+		if (job->outcome == JOB_DONE && add_winner(queue, job, batch) != 0)
+			goto fail;
+		if (store_batch_trials(batch, &queue->found.subject.key,
+		            queue->found.subject.kernel->identity, queue->found.trials) != 0)
+			goto fail;
+	}
+	if (store_batch_job(batch, &job->info) != 0)
+		goto fail;
+	job->commits++;
+	store_submit(batch, committed, job);
+	return;
+fail:
+	if (batch != NULL)
+		store_batch_drop(batch);
+	(void)ft_fail(&error, FT_E_MEMORY, "no memory for the end of a job");
+	end_committed(job, 0, &error);
+}
+
+void queue_sweep_ended(void *data, const struct sweep_end *found)
+{
+	struct queue *queue = data;
+	struct job *job = queue->running;
+	const enum sweep_outcome outcome = found->outcome;
+	struct trials *trials = found->trials;
+
+	job->info.stage[0] = '\0';
+	if (!bug_unless(queue->log, job->state == JOB_RUNS || job->state == JOB_STOPS,
+	            "the sweep of job %" PRIu64 " ends where it %s", job->info.job,
+	            job_state_word(job->state))) {
+		trials_free(trials);
+		return;
+	}
+	/* A device that moved, or one that is needed elsewhere: what was measured is stored, and the job goes on
+	 * later. */
+	if (outcome == SWEEP_MOVED ||
+	        (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS && !job->cancelled)) {
+		trials_free(trials);
+		job->keyed = job->keyed && outcome != SWEEP_MOVED;
+		(void)queue_go(job, JOB_WAITS);
+		if (outcome == SWEEP_CANCELLED)
+			queue_report(queue, job, "queued");
+		queue_stop_running(queue);
+		queue_pump(queue);
+		return;
+	}
+	(void)queue_go(job, JOB_ENDS);
+	job->away = outcome == SWEEP_FAILED && strcmp(found->why.code, FT_E_UNAVAILABLE) == 0;
+	queue->found = *found;
+	if (outcome == SWEEP_HELD)
+		job->winner = found->held;
+	if (trials != NULL) {
+		job->info.rounds = trials->rounds;
+		trials_progress(trials, trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX,
+		        &job->info.trials, &job->info.settled);
+	}
+	if (outcome == SWEEP_DECIDED)
+		job_set_outcome(job, JOB_DONE, trials->reason);
+	else if (outcome == SWEEP_HELD)
+		job_set_outcome(job, JOB_DONE, found->why.message);
+	else if (outcome == SWEEP_CANCELLED)
+		job_set_outcome(job, JOB_CANCELLED, "cancelled; what was measured is kept");
+	else
+		job_set_outcome(job, JOB_FAILED, found->why.message);
+	queue_commit_end(job);
+}
