@@ -16,6 +16,8 @@ from pathlib import Path
 
 import msgpack
 
+import shapes
+
 TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FLYTUNE_BUILD", TOP / "build")).resolve()
 PATIENCE = float(os.environ.get("FLYTUNE_PATIENCE", "1"))
@@ -201,6 +203,8 @@ def ctl(path, *arguments, as_json=True, check=True, env=None, prefix=(), timeout
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         timeout=timeout or 2 * DEADLINE, env={**os.environ, **(env or {})}, check=False)
     result = Ctl(done.returncode, done.stdout, done.stderr)
+    if as_json:
+        shapes.hold(arguments, done.stdout)
     if check and result.status != 0:
         raise AssertionError(f"flytunectl {' '.join(map(str, arguments))}: {result}")
     return result

@@ -140,7 +140,7 @@ def test_the_packages_hold_what_they_should(packages):
     assert "./lib/systemd/system/flytuned.socket" in held["flytuned"]
     assert "man8/flytuned.8.gz" in held["flytuned"] and "man1/flytunectl.1.gz" in held["flytuned"]
     assert "libflytune-client.so.0 -> libflytune-client.so.0." in held["libflytune-client0"]
-    for name in ("DECISION.md", "EXPORT.md", "HARDENING.md", "LAUNCH.md", "MODELS.md", "PROTOCOL.md", "board.h"):
+    for name in ("DECISION.md", "EXPORT.md", "HARDENING.md", "JSON.md", "LAUNCH.md", "MODELS.md", "PROTOCOL.md", "board.h"):
         assert f"./usr/share/doc/flytuned/{name}\n" in held["flytuned"], "the manual pages name it by its place"
     assert "client.h" in held["libflytune-client-dev"] and "flytune-client.pc" in held["libflytune-client-dev"]
     symbols = roots.run("dpkg-deb", "--info", first["libflytune-client0"], "symbols").stdout

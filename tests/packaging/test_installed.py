@@ -61,7 +61,7 @@ def test_every_file_has_its_place(stage, prefix):
         "include/flytune/client.h": 0o644,
         "lib/sysusers.d/flytune.conf": 0o644, "lib/tmpfiles.d/flytune.conf": 0o644,
         "share/bash-completion/completions/flytunectl": 0o644,
-        **{f"share/doc/flytuned/{name}.md": 0o644 for name in ("DECISION", "EXPORT", "HARDENING", "LAUNCH", "MODELS", "PROTOCOL")},
+        **{f"share/doc/flytuned/{name}.md": 0o644 for name in ("DECISION", "EXPORT", "HARDENING", "JSON", "LAUNCH", "MODELS", "PROTOCOL")},
         "share/doc/flytuned/board.h": 0o644,
         "share/doc/flytune/examples/lookup.c": 0o644,
         "share/flytune/models.json": 0o644,

@@ -1,39 +1,33 @@
 /* flytunectl pin, unpin, forget, pause, resume */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "client/ctl/arguments.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/output/format.h"
 #include "client/ctl/output/json.h"
 
-static void print_json(const flytune_problem *problem, const struct flytune_change *change, const char *token)
-{
-	struct document json = {0};
-
-	document_object(&json, NULL);
-	document_text(&json, "kernel", flytune_problem_kernel(problem));
-	json_problem(&json, "problem", problem);
-	document_bool(&json, "was_set", change->was_set);
-	document_count(&json, "generation", change->generation);
-	document_text(&json, "token", token);
-	document_end(&json);
-	document_print(&json);
-}
-
-static enum ctl_exit print_change(const struct ctl *ctl, const flytune_problem *problem, const char *done,
-        const char *undone, const struct flytune_change *change)
+/* Says what was done to a problem, or writes it into `json`. */
+static void put_change(const struct ctl *ctl, struct document *json, const flytune_problem *problem,
+        const char *done, const char *undone, const struct flytune_change *change)
 {
 	char text[FORMAT_LONG_SIZE], token[64];
 
 	snprintf(token, sizeof token, "%s:%" PRIu64, change->store, change->generation);
-	if (ctl->json)
-		print_json(problem, change, token);
-	else
+	if (!ctl->json) {
 		printf("%s %s: %s, generation %s\n", flytune_problem_kernel(problem),
 		        format_problem(problem, text), change->was_set || undone == NULL ? done : undone,
 		        token);
-	return CTL_DONE;
+		return;
+	}
+	document_object(json, NULL);
+	document_text(json, "kernel", flytune_problem_kernel(problem));
+	json_problem(json, "problem", problem);
+	document_bool(json, "was_set", change->was_set);
+	document_count(json, "generation", change->generation);
+	document_text(json, "token", token);
+	document_end(json);
 }
 
 static enum ctl_exit run_pin(struct ctl *ctl, int count, char **words)
@@ -43,6 +37,7 @@ static enum ctl_exit run_pin(struct ctl *ctl, int count, char **words)
 	struct flytune_knob knobs[FLYTUNE_KNOBS_MAX];
 	struct flytune_change change;
 	struct flytune_error error;
+	struct document json = {0};
 	struct problems problems;
 	size_t knob_count = 0;
 	enum ctl_exit status = problems_read(ctl, &command_pin, count, words, &own, false, &problems);
@@ -54,11 +49,14 @@ static enum ctl_exit run_pin(struct ctl *ctl, int count, char **words)
 		status = ctl_usage(&command_pin, "pin needs --config KNOB=VALUE[,KNOB=VALUE]...");
 	else
 		status = config_read_words(&command_pin, config, knobs, &knob_count);
+	if (status == CTL_DONE &&
+	        flytune_pin(ctl->client, problems.problem[0], device, knobs, knob_count, &change, &error) !=
+	                FLYTUNE_OK)
+		status = ctl_fail(ctl, &error);
 	if (status == CTL_DONE)
-		status = flytune_pin(ctl->client, problems.problem[0], device, knobs, knob_count, &change,
-		                 &error) == FLYTUNE_OK
-		        ? print_change(ctl, problems.problem[0], "pinned", NULL, &change)
-		        : ctl_fail(ctl, &error);
+		put_change(ctl, &json, problems.problem[0], "pinned", NULL, &change);
+	if (status == CTL_DONE && ctl->json)
+		document_print(&json);
 	problems_free(&problems);
 	return status;
 }
@@ -73,17 +71,27 @@ static enum ctl_exit run_change(struct ctl *ctl, const struct command *command, 
 	struct own_options own = {.device = &device};
 	struct flytune_change change;
 	struct flytune_error error;
+	struct document json = {0};
 	struct problems problems;
 	enum ctl_exit status = problems_read(ctl, command, count, words, &own, true, &problems);
 
 	if (status != CTL_DONE)
 		return status;
+	if (problems.count > 1)
+		document_array(&json, NULL);
 	for (size_t i = 0; i < problems.count && status == CTL_DONE; i++) {
 		flytune_change_init(&change);
-		status = call(ctl->client, problems.problem[i], device, &change, &error) == FLYTUNE_OK
-		        ? print_change(ctl, problems.problem[i], done, undone, &change)
-		        : ctl_fail(ctl, &error);
+		if (call(ctl->client, problems.problem[i], device, &change, &error) == FLYTUNE_OK)
+			put_change(ctl, &json, problems.problem[i], done, undone, &change);
+		else
+			status = ctl_fail(ctl, &error);
 	}
+	if (problems.count > 1)
+		document_end(&json);
+	if (ctl->json && status == CTL_DONE)
+		document_print(&json);
+	else
+		free(document_take(&json));
 	problems_free(&problems);
 	return status;
 }

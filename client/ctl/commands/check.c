@@ -22,6 +22,8 @@ static void print_json(
 	document_object(&json, NULL);
 	if (job->state == FLYTUNE_STATE_DONE)
 		json_answer_members(&json, problem, answer);
+	else
+		json_no_answer_members(&json, problem, job->device, job->reason);
 	document_count(&json, "job", job->job);
 	document_text(&json, "state", flytune_state_word(job->state));
 	document_bool(&json, "holds", holds(job));

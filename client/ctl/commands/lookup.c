@@ -21,7 +21,7 @@ static const char *scale_field(const flytune_problem *problem)
 static void print_answer(const flytune_problem *problem, const struct flytune_answer *answer)
 {
 	struct table table;
-	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], standard[FORMAT_SIZE], gain[FORMAT_SIZE];
+	char text[FORMAT_LONG_SIZE], time[FORMAT_SIZE], default_time[FORMAT_SIZE], gain[FORMAT_SIZE];
 	char tuned_at[FT_NAME_SIZE + 16];
 
 	table_init(&table, NULL, 2);
@@ -36,7 +36,7 @@ static void print_answer(const flytune_problem *problem, const struct flytune_an
 	if (answer->time_ns != 0 && answer->default_time_ns != 0)
 		table_fact(&table, "time", "%s; the default takes %s: %s",
 		        format_time(answer->time_ns * 1000, time),
-		        format_time(answer->default_time_ns * 1000, standard),
+		        format_time(answer->default_time_ns * 1000, default_time),
 		        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
 		                answer->unsettled, gain));
 	else
@@ -46,16 +46,6 @@ static void print_answer(const flytune_problem *problem, const struct flytune_an
 	if (answer->store[0] != '\0')
 		table_fact(&table, "generation", "%s:%" PRIu64, answer->store, answer->generation);
 	table_print(&table);
-}
-
-static void print_answer_json(const flytune_problem *problem, const struct flytune_answer *answer)
-{
-	struct document json = {0};
-
-	document_object(&json, NULL);
-	json_answer_members(&json, problem, answer);
-	document_end(&json);
-	document_print(&json);
 }
 
 /* Why there is no daemon behind the answer. */
@@ -69,30 +59,6 @@ static void say_away(const struct ctl *ctl, const struct flytune_answer *answer)
 		fprintf(stderr, "flytunectl: the daemon did not answer: %s\n", answer->reason);
 	fputs("flytunectl: the answer is what a program would use meanwhile\n", stderr);
 }
-
-static enum ctl_exit lookup_one(struct ctl *ctl, const flytune_problem *problem, const char *device)
-{
-	struct flytune_lookup_options options;
-	struct flytune_answer answer;
-	struct flytune_error error;
-
-	flytune_lookup_options_init(&options);
-	options.device = device;
-	flytune_answer_init(&answer);
-	if (flytune_lookup(ctl->client, problem, &options, &answer, &error) != FLYTUNE_OK)
-		return ctl_fail(ctl, &error);
-	if ((answer.flags & FLYTUNE_ANSWER_AWAY) != 0)
-		say_away(ctl, &answer);
-	if ((answer.flags & FLYTUNE_ANSWER_UNSWEPT) != 0)
-		fputs("flytunectl: the sweep has not ended; this is what is known so far\n", stderr);
-	if (ctl->json)
-		print_answer_json(problem, &answer);
-	else
-		print_answer(problem, &answer);
-	return (answer.flags & FLYTUNE_ANSWER_AWAY) != 0 ? CTL_AWAY : CTL_DONE;
-}
-
-/* ---- a list ---- */
 
 struct looked_up {
 	const struct problems *problems;
@@ -129,17 +95,19 @@ static void print_json(const struct looked_up *all)
 {
 	struct document json = {0};
 
-	document_array(&json, NULL);
+	if (all->problems->count > 1)
+		document_array(&json, NULL);
 	for (size_t i = 0; i < all->problems->count; i++) {
 		document_object(&json, NULL);
 		json_answer_members(&json, all->problems->problem[i], &all->answer[i]);
 		document_end(&json);
 	}
-	document_end(&json);
+	if (all->problems->count > 1)
+		document_end(&json);
 	document_print(&json);
 }
 
-static enum ctl_exit print_all(const struct ctl *ctl, const struct looked_up *all)
+static enum ctl_exit print(const struct ctl *ctl, const struct looked_up *all)
 {
 	const struct flytune_answer *away = NULL;
 	bool unswept = false;
@@ -152,20 +120,24 @@ static enum ctl_exit print_all(const struct ctl *ctl, const struct looked_up *al
 	if (away != NULL)
 		say_away(ctl, away);
 	if (unswept)
-		fputs("flytunectl: not all sweeps have ended; this is what is known so far\n", stderr);
+		fprintf(stderr, "flytunectl: %s; this is what is known so far\n",
+		        all->problems->count > 1 ? "not all sweeps have ended" : "the sweep has not ended");
 	if (ctl->json)
 		print_json(all);
-	else
+	else if (all->problems->count > 1)
 		print_table(all);
+	else
+		print_answer(all->problems->problem[0], &all->answer[0]);
 	return away != NULL ? CTL_AWAY : CTL_DONE;
 }
 
-static enum ctl_exit lookup_all(struct ctl *ctl, const struct problems *problems, const char *device)
+static enum ctl_exit look_up(struct ctl *ctl, const struct problems *problems, const char *device)
 {
 	struct looked_up all = {.problems = problems};
 	struct flytune_lookup_options options;
 	struct flytune_error error;
 	enum ctl_exit status;
+	enum flytune_code code;
 
 	flytune_lookup_options_init(&options);
 	options.device = device;
@@ -174,11 +146,12 @@ static enum ctl_exit lookup_all(struct ctl *ctl, const struct problems *problems
 		return ctl_short();
 	for (size_t i = 0; i < problems->count; i++)
 		flytune_answer_init(&all.answer[i]);
-	if (flytune_lookup_many(ctl->client, problems->problem, problems->count, &options, all.answer, NULL,
-	            &error) == FLYTUNE_OK)
-		status = print_all(ctl, &all);
+	if (problems->count > 1)
+		code = flytune_lookup_many(
+		        ctl->client, problems->problem, problems->count, &options, all.answer, NULL, &error);
 	else
-		status = ctl_fail(ctl, &error);
+		code = flytune_lookup(ctl->client, problems->problem[0], &options, &all.answer[0], &error);
+	status = code == FLYTUNE_OK ? print(ctl, &all) : ctl_fail(ctl, &error);
 	free(all.answer);
 	return status;
 }
@@ -192,8 +165,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 
 	if (status != CTL_DONE)
 		return status;
-	status = problems.count == 1 ? lookup_one(ctl, problems.problem[0], device)
-	                             : lookup_all(ctl, &problems, device);
+	status = look_up(ctl, &problems, device);
 	problems_free(&problems);
 	return status;
 }

@@ -29,7 +29,7 @@ struct tuning {
 	struct tuned *tuned;
 	size_t count;
 	struct progress progress;
-	enum ctl_exit status; /* to end with, once all is told */
+	enum ctl_exit status; /* to end with, once all is printed */
 };
 
 static bool has_answer(const struct tuned *tuned)
@@ -47,16 +47,10 @@ static bool has_failed(const struct tuned *tuned)
 static void json_tuned(struct document *json, const struct tuned *tuned)
 {
 	document_object(json, NULL);
-	if (has_answer(tuned)) {
+	if (has_answer(tuned))
 		json_answer_members(json, tuned->problem, &tuned->answer);
-	} else {
-		document_text(json, "kernel", flytune_problem_kernel(tuned->problem));
-		json_problem(json, "problem", tuned->problem);
-		json_text(json, "device", tuned->job.device);
-		document_null(json, "config");
-		document_null(json, "source");
-		document_text(json, "reason", tuned->job.reason);
-	}
+	else
+		json_no_answer_members(json, tuned->problem, tuned->job.device, tuned->job.reason);
 	if (tuned->job.job == 0) {
 		document_null(json, "job");
 		document_text(json, "state", flytune_state_word(FLYTUNE_STATE_DONE));
@@ -138,7 +132,7 @@ static void count_trials(struct tuning *tuning, struct tuned *tuned)
 
 	if (flytune_trials(tuning->ctl->client, tuned->problem, tuning->options.device, &list, &error) !=
 	        FLYTUNE_OK) {
-		/* The winner is known all the same, and is told. */
+		/* The winner is known all the same, and is shown. */
 		fprintf(stderr, "flytunectl: the trials cannot be counted: %s\n", error.message);
 		tuning->status = CTL_FAILED;
 		return;

@@ -61,12 +61,12 @@ void json_values(struct document *json, const char *name, const struct flytune_v
 	document_end(json);
 }
 
-void json_gain(struct document *json, uint64_t time, uint64_t standard, uint64_t least_ppm, int unsettled)
+void json_gain(struct document *json, uint64_t time, uint64_t default_time, uint64_t least_ppm, int unsettled)
 {
-	bool known = time != 0 && standard != 0;
+	bool known = time != 0 && default_time != 0;
 
 	if (known)
-		document_real(json, "gain", (double)standard / (double)time);
+		document_real(json, "gain", (double)default_time / (double)time);
 	else
 		document_null(json, "gain");
 	if (known && least_ppm != 0)
@@ -74,6 +74,15 @@ void json_gain(struct document *json, uint64_t time, uint64_t standard, uint64_t
 	else
 		document_null(json, "gain_least");
 	document_bool(json, "unsettled", unsettled != 0);
+}
+
+/* A number that there is only under a condition; else null. */
+static void count_if(struct document *json, const char *name, bool is_there, uint64_t number)
+{
+	if (is_there)
+		document_count(json, name, number);
+	else
+		document_null(json, name);
 }
 
 void json_answer_members(
@@ -97,13 +106,25 @@ void json_answer_members(
 	json_us(json, "default_time_us", answer->default_time_ns * 1000);
 	json_gain(json, answer->time_ns, answer->default_time_ns, answer->gain_least_ppm, answer->unsettled);
 	json_date(json, "tuned_at", answer->tuned_at_ns);
-	if (answer->source == FLYTUNE_SOURCE_NEAREST)
-		document_count(json, "tuned_scale", answer->tuned_scale);
-	if (answer->source == FLYTUNE_SOURCE_DEFAULT)
-		document_count(json, "revision", answer->revision);
+	count_if(json, "tuned_scale", answer->source == FLYTUNE_SOURCE_NEAREST, answer->tuned_scale);
+	count_if(json, "revision", answer->source == FLYTUNE_SOURCE_DEFAULT, answer->revision);
 	document_bool(json, "daemon_away", (answer->flags & FLYTUNE_ANSWER_AWAY) != 0);
-	if ((answer->flags & FLYTUNE_ANSWER_UNSWEPT) != 0)
-		document_bool(json, "unswept", true);
+	document_bool(json, "unswept", (answer->flags & FLYTUNE_ANSWER_UNSWEPT) != 0);
+}
+
+void json_no_answer_members(
+        struct document *json, const flytune_problem *problem, const char *device, const char *reason)
+{
+	static const char *const unknown[] = {"config", "source", "generation", "token", "identity",
+	        "time_us", "default_time_us", "gain", "gain_least", "unsettled", "tuned_at", "tuned_scale",
+	        "revision", "daemon_away", "unswept"};
+
+	document_text(json, "kernel", flytune_problem_kernel(problem));
+	json_problem(json, "problem", problem);
+	json_text(json, "device", device);
+	document_text(json, "reason", reason);
+	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+		document_null(json, unknown[i]);
 }
 
 void json_job(struct document *json, const char *name, const struct flytune_job *job)
@@ -131,6 +152,15 @@ void json_job(struct document *json, const char *name, const struct flytune_job 
 	document_end(json);
 }
 
+static void config_if(
+        struct document *json, const char *name, const struct flytune_knob *knob, uint32_t count)
+{
+	if (count > 0)
+		json_config(json, name, knob, count);
+	else
+		document_null(json, name);
+}
+
 static void spread(struct document *json, uint64_t time_ps, uint64_t ci_ps)
 {
 	json_us(json, "time_us", time_ps);
@@ -154,14 +184,10 @@ void json_trial(struct document *json, const char *name, const struct flytune_tr
 	document_bool(json, "winner", trial->is_winner);
 	document_bool(json, "tied", trial->tied);
 	document_count(json, "rounds", trial->rounds);
-	if (trial->dropped_round == 0)
-		document_null(json, "dropped_round");
-	else
-		document_count(json, "dropped_round", trial->dropped_round);
+	count_if(json, "dropped_round", trial->dropped_round != 0, trial->dropped_round);
 	document_real(json, "build_ms", (double)trial->build_ns / 1e6);
 	document_real(json, "error", trial->error);
-	if (trial->same_as_count > 0)
-		json_config(json, "same_as", trial->same_as, trial->same_as_count);
+	config_if(json, "same_as", trial->same_as, trial->same_as_count);
 	document_end(json);
 }
 
@@ -179,10 +205,7 @@ static void json_device(struct document *json, const struct flytune_device *devi
 	json_text(json, "identity", device->identity);
 	json_text(json, "identity_text", device->identity_text);
 	json_text(json, "runner", device->runner);
-	if (device->runner_pid == 0)
-		document_null(json, "runner_pid");
-	else
-		document_count(json, "runner_pid", device->runner_pid);
+	count_if(json, "runner_pid", device->runner_pid != 0, device->runner_pid);
 	document_text(json, "reason", device->reason);
 	document_end(json);
 }
@@ -203,18 +226,15 @@ void json_event(struct document *json, const char *name, const struct flytune_ev
 	document_object(json, name);
 	document_count(json, "job", event->job);
 	document_text(json, "event", event->event);
-	if (event->state != FLYTUNE_STATE_UNKNOWN)
-		document_text(json, "state", flytune_state_word(event->state));
-	if (event->stage[0] != '\0')
-		document_text(json, "stage", event->stage);
+	json_text(
+	        json, "state", event->state != FLYTUNE_STATE_UNKNOWN ? flytune_state_word(event->state) : "");
+	json_text(json, "stage", event->stage);
 	document_count(json, "trials", event->trials);
 	document_count(json, "settled", event->settled);
 	document_count(json, "round", event->round);
-	if (event->knob_count > 0) {
-		json_config(json, "config", event->knob, event->knob_count);
-		json_text(json, "status", event->status);
-		spread(json, event->time_ps, event->ci_ps);
-	}
+	config_if(json, "config", event->knob, event->knob_count);
+	json_text(json, "status", event->status);
+	spread(json, event->time_ps, event->ci_ps);
 	document_text(json, "reason", event->reason);
 	document_end(json);
 }

@@ -1,4 +1,5 @@
-/* What --json prints: answers, jobs, trials and errors as JSON objects. Times are microseconds.
+/* What --json prints: answers, jobs, trials and errors as JSON objects, as JSON.md lists them: no member of one is ever left
+ * out. Times are microseconds.
  *
  * Those called _members write into the object that is open, so that more can stand beside them. */
 #ifndef FLYTUNE_CTL_JSON_H
@@ -12,9 +13,13 @@ void json_config(struct document *json, const char *name, const struct flytune_k
 void json_problem(struct document *json, const char *name, const flytune_problem *problem);
 void json_values(struct document *json, const char *name, const struct flytune_value *value, uint32_t count);
 /* "gain", the default's time over the answer's, "gain_least" and "unsettled"; null where it is not known. */
-void json_gain(struct document *json, uint64_t time, uint64_t standard, uint64_t least_ppm, int unsettled);
+void json_gain(
+        struct document *json, uint64_t time, uint64_t default_time, uint64_t least_ppm, int unsettled);
 void json_answer_members(
         struct document *json, const flytune_problem *problem, const struct flytune_answer *answer);
+/* The same members where there is no answer. */
+void json_no_answer_members(
+        struct document *json, const flytune_problem *problem, const char *device, const char *reason);
 void json_job(struct document *json, const char *name, const struct flytune_job *job);
 void json_trial(struct document *json, const char *name, const struct flytune_trial *trial);
 void json_devices(struct document *json, const char *name, const flytune_device_list *devices);
