@@ -31,7 +31,7 @@ struct command {
 	void (*explain)(void); /* more of --help; NULL: nothing */
 	const char *options;   /* its own, without dashes, parted by blanks; NULL: none */
 	bool is_stream;        /* with --json it prints an object a line */
-	bool takes_kernel;     /* its first word names one, and --help tells of its fields */
+	bool takes_kernel;     /* its first word names one, and --help lists its fields */
 };
 
 extern const struct command command_status;

@@ -16,9 +16,9 @@ struct story {
 	struct flytune_trials_info info;
 	struct flytune_trial *trial;
 	size_t count;
-	const struct flytune_trial *winner, *standard; /* NULL: there is none */
-	const struct flytune_trial *closest;           /* of those that were dropped, the fastest */
-	uint64_t first_drop;                           /* the least rounds after which one was dropped */
+	const struct flytune_trial *winner, *default_trial; /* NULL: there is none */
+	const struct flytune_trial *closest;                /* of those that were dropped, the fastest */
+	uint64_t first_drop;                                /* the least rounds after which one was dropped */
 	size_t tied, dropped, same_code, failed, pruned, waiting, timed;
 	double band;               /* 0.005 for half a percent */
 	struct flytune_answer pin; /* where its source is that */
@@ -34,7 +34,7 @@ static void sort_out(struct story *story, const struct flytune_trial *trial)
 	if (trial->is_winner)
 		story->winner = trial;
 	if (trial->is_default)
-		story->standard = trial;
+		story->default_trial = trial;
 	if (is(trial, "same_code_as"))
 		story->same_code++;
 	else if (is(trial, "pruned"))
@@ -77,7 +77,8 @@ static double gain_of(const struct story *story, double *least)
 	const struct flytune_trials_info *info = &story->info;
 
 	*least = info->gain_least_ppm > 0 ? (double)info->gain_least_ppm / 1e6 - 1 : 0;
-	return info->gain_ppm > 0 && story->winner != story->standard ? (double)info->gain_ppm / 1e6 - 1 : 0;
+	return info->gain_ppm > 0 && story->winner != story->default_trial ? (double)info->gain_ppm / 1e6 - 1
+	                                                                   : 0;
 }
 
 /* Trials know nothing of pins: what is served is asked for as a program would, but never with a sweep first. */
@@ -143,7 +144,7 @@ static void print_winner(const struct story *story)
 	}
 	printf("%s wins with %s.\n", config_text(story->winner, text),
 	        format_spread(story->winner->time_ps, story->winner->ci_ps, time));
-	if (story->winner == story->standard)
+	if (story->winner == story->default_trial)
 		printf("It is the default%s.\n",
 		        story->timed > 1 ? ": nothing was found that beats it clearly"
 		                         : ", and the only one that could be timed");
@@ -151,11 +152,11 @@ static void print_winner(const struct story *story)
 		printf("It is %.1f %% faster than the default, %s; at least %.1f %%, by the rounds that both "
 		       "were "
 		       "in%s.\n",
-		        gain * 100, config_text(story->standard, text), (least > 0 ? least : 0) * 100,
+		        gain * 100, config_text(story->default_trial, text), (least > 0 ? least : 0) * 100,
 		        story->info.conclusive ? "" : " (unsettled)");
-	else if (story->standard != NULL)
+	else if (story->default_trial != NULL)
 		printf("What it gains over the default, %s, is not known: no round had both (%s).\n",
-		        config_text(story->standard, text), story->standard->status);
+		        config_text(story->default_trial, text), story->default_trial->status);
 	if (story->info.reason[0] != '\0')
 		printf("Why: %s.\n", story->info.reason);
 }
@@ -416,7 +417,7 @@ static void print_json(const struct story *story)
 	else
 		document_null(&json, "pin");
 	json_known(&json, "winner", story->winner);
-	json_known(&json, "default", story->standard);
+	json_known(&json, "default", story->default_trial);
 	json_percent(&json, "gain_percent", gain != 0, gain);
 	json_percent(&json, "gain_least_percent", gain != 0, least);
 	document_text(&json, "reason", story->info.reason);

@@ -168,7 +168,7 @@ static void explain(void)
 	puts("Takes a file that `export` wrote. All of it is checked first: one bad row, and nothing is "
 	     "changed.\n"
 	     "Rows keep the identity and origin that they came with. Administrators only.\n\n"
-	     "  --dry-run          check and tell, change nothing");
+	     "  --dry-run          check and report, change nothing");
 }
 
 const struct command command_import = {

@@ -84,7 +84,7 @@ static int add(void *data, const struct flytune_row *row)
 	return 0;
 }
 
-/* From the last field to the first: a ladder of m stands together, and numbers as numbers. */
+/* From the last field to the first: problems that differ in m alone stand together, and numbers go by size. */
 static int compare_fields(const struct shown *a, const struct shown *b)
 {
 	for (uint32_t i = a->field_count; a->field_count == b->field_count && i-- > 0;) {

@@ -113,7 +113,7 @@ static const char *stale_words(const struct flytune_status *status, char text[FO
 
 static void print_sessions(struct table *table, const struct flytune_status *status)
 {
-	/* A daemon of before tells no limit. */
+	/* An older daemon reports no limit. */
 	if (status->sessions_limit == 0)
 		table_fact(table, "sessions", "%" PRIu64, status->sessions);
 	else
@@ -187,7 +187,7 @@ static enum ctl_exit run_status(struct ctl *ctl, int count, char **words)
 const struct command command_status = {
         .name = "status",
         .words = "",
-        .help = "Tell how the daemon, its store, jobs and devices are",
+        .help = "Show how the daemon, its store, jobs and devices are",
         .run = run_status,
 };
 

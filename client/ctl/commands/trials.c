@@ -102,24 +102,24 @@ static void add_row(struct table *table, const struct flytune_trial *trial)
 /* Most of a space cannot win on a given problem, and why is said once for all of them. */
 static void print_pruned(const struct flytune_trial *const *order, size_t count)
 {
-	bool *told = calloc(count + 1, sizeof *told);
+	bool *counted = calloc(count + 1, sizeof *counted);
 
-	if (told == NULL)
+	if (counted == NULL)
 		output_short();
-	for (size_t i = 0; told != NULL && i < count; i++) {
+	for (size_t i = 0; counted != NULL && i < count; i++) {
 		size_t alike = 0;
 
-		if (told[i] || !is_pruned(order[i]))
+		if (counted[i] || !is_pruned(order[i]))
 			continue;
 		for (size_t k = i; k < count; k++) {
 			if (is_pruned(order[k]) && strcmp(order[k]->reason, order[i]->reason) == 0) {
-				told[k] = true;
+				counted[k] = true;
 				alike++;
 			}
 		}
 		printf("%zu not tried: %s\n", alike, order[i]->reason);
 	}
-	free(told);
+	free(counted);
 }
 
 static enum ctl_exit print_table(const flytune_problem *problem, const flytune_trial_list *list)

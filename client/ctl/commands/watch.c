@@ -172,7 +172,7 @@ static bool passes(enum flytune_code code)
 	        code == FLYTUNE_E_UNAVAILABLE || code == FLYTUNE_E_SYSTEM;
 }
 
-/* One job may have ended before what is told from here on: then no event will ever tell. */
+/* One job may have ended before the events that come from here on: then none will say so. */
 static int look(struct watch *watch)
 {
 	struct flytune_event end = {.size = sizeof end, .job = watch->only.job, .event = "ended"};
@@ -183,7 +183,7 @@ static int look(struct watch *watch)
 	if (watch->only.job == 0)
 		return 0;
 	if (flytune_jobs(watch->ctl->client, &watch->only, &list, &error) != FLYTUNE_OK) {
-		/* The job may be over already: an event that tells is not to be counted on. */
+		/* The job may be over already: an event that says so is not to be counted on. */
 		if (passes(error.code))
 			watch->lost = error;
 		else

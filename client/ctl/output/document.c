@@ -173,7 +173,7 @@ void document_real(struct document *document, const char *name, double number)
 	}
 	snprintf(text, sizeof text, "%.*g", REAL_DIGITS, number);
 	put_value(document, name, text);
-	/* It stays a real number for whoever tells these from integers. */
+	/* It stays a real number for whoever makes a difference between these and integers. */
 	if (strpbrk(text, ".e") == NULL)
 		put_text(document, ".0");
 }

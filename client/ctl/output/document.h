@@ -40,7 +40,7 @@ void document_bytes(struct document *document, const char *name, const char *tex
 
 /* The text, which is the caller's to free; NULL if the document failed. Begins anew. */
 char *document_take(struct document *document);
-/* Prints it and a newline to standard output, whole or not at all: output.h is told. Begins anew. */
+/* Prints it and a newline to standard output, whole or not at all, which output.h notes. Begins anew. */
 void document_print(struct document *document);
 
 #endif

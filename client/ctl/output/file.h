@@ -1,4 +1,4 @@
-/* Files that commands read and write. What failed is told in `problem`, a sentence for people. */
+/* Files that commands read and write. What failed stands in `problem`, a sentence for people. */
 #ifndef FLYTUNE_CTL_FILE_H
 #define FLYTUNE_CTL_FILE_H
 

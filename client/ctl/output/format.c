@@ -69,15 +69,15 @@ const char *format_bytes(uint64_t bytes, char text[FORMAT_SIZE])
 }
 
 const char *format_gain(
-        uint64_t time, uint64_t standard, uint64_t least_ppm, int unsettled, char text[FORMAT_SIZE])
+        uint64_t time, uint64_t default_time, uint64_t least_ppm, int unsettled, char text[FORMAT_SIZE])
 {
 	char least[24] = "";
 
 	text[0] = '\0';
 	if (least_ppm != 0)
 		snprintf(least, sizeof least, " (≥%.2f)", (double)least_ppm / 1e6);
-	if (time != 0 && standard != 0)
-		snprintf(text, FORMAT_SIZE, "%.2f×%s%s", (double)standard / (double)time, least,
+	if (time != 0 && default_time != 0)
+		snprintf(text, FORMAT_SIZE, "%.2f×%s%s", (double)default_time / (double)time, least,
 		        unsettled ? " unsettled" : "");
 	return text;
 }

@@ -12,7 +12,7 @@ const char *format_time(uint64_t ps, char text[FORMAT_SIZE]);
 const char *format_spread(uint64_t ps, uint64_t ci_ps, char text[FORMAT_SIZE]);
 /* "1.24× (≥1.20)", and "unsettled" behind it: a time and the default's in one unit, as far as is known; "" for 0. */
 const char *format_gain(
-        uint64_t time, uint64_t standard, uint64_t least_ppm, int unsettled, char text[FORMAT_SIZE]);
+        uint64_t time, uint64_t default_time, uint64_t least_ppm, int unsettled, char text[FORMAT_SIZE]);
 /* "1.2 GB", in powers of 1,000. */
 const char *format_bytes(uint64_t bytes, char text[FORMAT_SIZE]);
 /* "3 min 20 s" */

@@ -8,7 +8,7 @@
 /* Before anything is opened: a descriptor of 0 to 2 that is closed would be given to the daemon's socket. What is
  * written to it then still fails. */
 void output_begin(void);
-/* Something cannot be told for want of memory: says that, once. */
+/* Something cannot be shown for want of memory: says that, once. */
 void output_short(void);
 /* Flushes standard output. False if it, or anything printed before, could not be written. */
 bool output_flush(void);

@@ -86,10 +86,10 @@ static void draw_bar(struct progress *progress)
 	progress->drawn = true;
 }
 
-static bool was_told(const struct progress *progress, const char *config)
+static bool was_shown(const struct progress *progress, const char *config)
 {
 	for (size_t i = 0; i < progress->count; i++) {
-		if (strcmp(progress->told[i], config) == 0)
+		if (strcmp(progress->shown[i], config) == 0)
 			return true;
 	}
 	return false;
@@ -100,29 +100,29 @@ static void remember(struct progress *progress, const char *config)
 {
 	if (progress->count == progress->capacity) {
 		size_t capacity = progress->capacity == 0 ? 32 : progress->capacity * 2;
-		char **told = realloc(progress->told, capacity * sizeof *told);
+		char **shown = realloc(progress->shown, capacity * sizeof *shown);
 
-		if (told == NULL) {
+		if (shown == NULL) {
 			output_short();
 			return;
 		}
-		progress->told = told;
+		progress->shown = shown;
 		progress->capacity = capacity;
 	}
-	progress->told[progress->count] = strdup(config);
-	if (progress->told[progress->count] != NULL)
+	progress->shown[progress->count] = strdup(config);
+	if (progress->shown[progress->count] != NULL)
 		progress->count++;
 	else
 		output_short();
 }
 
-static void tell(struct progress *progress, const char *config, const char *status, uint64_t time_ps,
+static void show_trial(struct progress *progress, const char *config, const char *status, uint64_t time_ps,
         uint64_t ci_ps, const char *reason)
 {
 	char time[FORMAT_SIZE];
 	bool fine = strcmp(status, "ok") == 0 || *status == '\0';
 
-	if (was_told(progress, config))
+	if (was_shown(progress, config))
 		return;
 	remember(progress, config);
 	clear_bar(progress);
@@ -152,7 +152,7 @@ void progress_event(struct progress *progress, const struct flytune_event *event
 		memcpy(progress->stage, event->stage, sizeof progress->stage);
 	if (strcmp(event->event, "trial") == 0) {
 		format_config(event->knob, event->knob_count, config);
-		tell(progress, config, event->status, event->time_ps, event->ci_ps, event->reason);
+		show_trial(progress, config, event->status, event->time_ps, event->ci_ps, event->reason);
 	} else if (strcmp(event->event, "restarted") == 0) {
 		clear_bar(progress);
 		printf("the runner was started again%s%s\n", event->reason[0] == '\0' ? "" : ": ",
@@ -174,7 +174,7 @@ void progress_complete(struct progress *progress, const flytune_trial_list *list
 		if (strcmp(trial.status, "pruned") == 0 || strcmp(trial.status, "waiting") == 0)
 			continue;
 		format_config(trial.knob, trial.knob_count, config);
-		tell(progress, config, trial.status, trial.time_ps, trial.ci_ps, trial.reason);
+		show_trial(progress, config, trial.status, trial.time_ps, trial.ci_ps, trial.reason);
 	}
 }
 
@@ -183,7 +183,7 @@ void progress_end(struct progress *progress)
 	clear_bar(progress);
 	(void)output_flush();
 	for (size_t i = 0; i < progress->count; i++)
-		free(progress->told[i]);
-	free(progress->told);
+		free(progress->shown[i]);
+	free(progress->shown);
 	*progress = (struct progress){0};
 }

@@ -10,7 +10,7 @@ struct progress {
 	bool silent;   /* show nothing */
 	bool terminal; /* standard output is one */
 	bool drawn;    /* the bar is on the last line */
-	char **told;   /* the configs that have had their line */
+	char **shown;  /* the configs that have had their line */
 	size_t count, capacity;
 	uint64_t trials, settled, round;
 	char stage[16];
@@ -27,7 +27,7 @@ void progress_take_back(void);
 void progress_begin(struct progress *progress, bool silent);
 /* What an event of the job says. */
 void progress_event(struct progress *progress, const struct flytune_event *event);
-/* Lines for trials that no event told of, since it came before we listened. */
+/* Lines for trials whose event came before we listened. */
 void progress_complete(struct progress *progress, const flytune_trial_list *list);
 /* Takes the bar away and frees all. */
 void progress_end(struct progress *progress);

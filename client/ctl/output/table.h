@@ -26,7 +26,7 @@ void table_count(struct table *table, uint64_t number);
 void table_fact(struct table *table, const char *name, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 /* Prints it to standard output, columns that are empty throughout left out, and frees it: whole or, when memory is short,
- * not at all (output.h is told). */
+ * not at all, which output.h notes. */
 void table_print(struct table *table);
 
 #endif
