@@ -1,11 +1,14 @@
+/* rmsnorm on a GPU, as the runner sees it: what the compiler is told for a config, and how the code is launched. */
 #include "kernels/rmsnorm/gpu.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void define(struct rmsnorm_defines *defines, const char *name, uint64_t value)
+#include "rmsnorm_gpu_source.h"
+
+static void define(struct ft_defines *defines, const char *name, uint64_t value)
 {
-	snprintf(defines->text[defines->count++], RMSNORM_DEFINE_SIZE, "-D%s=%llu", name,
+	snprintf(defines->text[defines->count++], FT_DEFINE_SIZE, "-D%s=%llu", name,
 	        (unsigned long long)value);
 }
 
@@ -27,13 +30,15 @@ static uint64_t min_blocks(const struct ft_traits *traits, const struct ft_confi
 	return blocks > 1 && REGISTERS / (blocks * block) >= REGISTERS_A_THREAD ? 1 : blocks;
 }
 
-void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, struct rmsnorm_defines *defines)
+static void defines_of(const struct ft_problem *given, const struct ft_traits *traits,
+        const struct ft_config *config, struct ft_defines *defines)
 {
+	const struct rmsnorm_problem problem = rmsnorm_unpack(given);
+
 	memset(defines, 0, sizeof *defines);
-	define(defines, "RN_N", problem->n);
-	define(defines, "RN_X", problem->dtype);
-	define(defines, "RN_W", problem->weight);
+	define(defines, "RN_N", problem.n);
+	define(defines, "RN_X", problem.dtype);
+	define(defines, "RN_W", problem.weight);
 	define(defines, "RN_WAVE", traits->wave);
 	define(defines, "RN_BLOCK_THREADS", knob(config, RMSNORM_BLOCK_THREADS));
 	define(defines, "RN_ROW_THREADS", knob(config, RMSNORM_ROW_THREADS));
@@ -50,9 +55,10 @@ void rmsnorm_gpu_defines(const struct rmsnorm_problem *problem, const struct ft_
 	define(defines, "RN_WALK", knob(config, RMSNORM_BLOCKS_PER_UNIT) != 0);
 }
 
-void rmsnorm_gpu_launch(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, struct rmsnorm_launch *launch)
+static void launch_of(const struct ft_problem *given, const struct ft_traits *traits,
+        const struct ft_config *config, struct ft_launch *launch)
 {
+	const struct rmsnorm_problem problem = rmsnorm_unpack(given);
 	uint64_t each = knob(config, RMSNORM_BLOCKS_PER_UNIT);
 	uint64_t grid;
 
@@ -65,6 +71,27 @@ void rmsnorm_gpu_launch(const struct rmsnorm_problem *problem, const struct ft_t
 	else
 		launch->blocks_limit =
 		        strcmp(traits->kind, "cuda") == 0 ? INT32_MAX : (1u << 31) / launch->block;
-	grid = (problem->m + launch->rows - 1) / launch->rows;
+	grid = (problem.m + launch->rows - 1) / launch->rows;
 	launch->grid = grid < launch->blocks_limit ? (unsigned)grid : launch->blocks_limit;
+	launch->count = 6;
+	for (uint32_t i = 0; i < RMSNORM_TENSORS; i++)
+		launch->argument[i] = (struct ft_argument){.kind = FT_ARGUMENT_TENSOR, .tensor = i};
+	launch->argument[3] = (struct ft_argument){.kind = FT_ARGUMENT_INT64, .int64 = (int64_t)problem.m};
+	launch->argument[4] =
+	        (struct ft_argument){.kind = FT_ARGUMENT_INT64, .int64 = (int64_t)problem.row_stride};
+	launch->argument[5] = (struct ft_argument){.kind = FT_ARGUMENT_FLOAT, .float32 = (float)RMSNORM_EPS};
 }
+
+extern const struct ft_kernel_gpu ft_kernel_gpu_rmsnorm;
+const struct ft_kernel_gpu ft_kernel_gpu_rmsnorm = {
+        .name = "rmsnorm",
+        .reference = &rmsnorm_reference,
+        .source = source,
+        .check = check,
+        .symbol = "flytune_rmsnorm",
+        /* LAUNCH.md says more. */
+        .arguments = "y: pointer, x: pointer, weight: pointer, m: int64, row_stride: int64 in elements, eps: "
+                     "float",
+        .defines = defines_of,
+        .launch = launch_of,
+};

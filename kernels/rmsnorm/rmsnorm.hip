@@ -20,7 +20,7 @@
  *   RN_PREFETCH          1: the next row is loaded before this one is reduced
  *   RN_WALK              1: a block takes many sets of rows, as the grid is cut to the device; 0: one, as a rule
  *
- *   RN_FAULT             for tests of a tuner: 1 never ends, 2 writes far outside, 3 right behind the output, 4 into the
+ *   FT_FAULT             for tests of a tuner: 1 never ends, 2 writes far outside, 3 right behind the output, 4 into the
  *                        input; 5 is wrong in one of 50 launches, 6 in one of 200
  *
  * A block takes rows_a_block rows at once and walks on by the whole grid until it is past the last row, so any
@@ -107,7 +107,7 @@ RN_DEVICE u32 grid_blocks() { return __builtin_amdgcn_grid_size_x() / BLOCK; }
 #define RN_SHARED __attribute__((shared))
 #endif
 
-#ifdef RN_FAULT
+#ifdef FT_FAULT
 #if RN_NVIDIA
 RN_DEVICE u64 cycles() { return (u64)clock64(); }
 #else
@@ -957,17 +957,17 @@ extern "C" RN_KERNEL flytune_rmsnorm(void *y, const void *x, const void *weight,
 	i64 set = block_index();
 	bool aligned;
 
-#ifdef RN_FAULT
-	while (RN_FAULT == 1)
+#ifdef FT_FAULT
+	while (FT_FAULT == 1)
 		((volatile u32 *)y)[0] = 0;
-	if (RN_FAULT == 2)
+	if (FT_FAULT == 2)
 		job.y += (i64)1 << 44;
-	if (RN_FAULT == 3)
+	if (FT_FAULT == 3)
 		((volatile x_bits *)y)[(m - 1) * row_stride + N] = 0;
-	if (RN_FAULT == 4)
+	if (FT_FAULT == 4)
 		((volatile x_bits *)x)[N - 1] = 0;
-	if (RN_FAULT >= 5 && block_index() == 0 && thread_index() == 0 &&
-	        (u32)(cycles() * 0x9e3779b97f4a7c15ull >> 32) % (RN_FAULT == 5 ? 50 : 200) == 0)
+	if (FT_FAULT >= 5 && block_index() == 0 && thread_index() == 0 &&
+	        (u32)(cycles() * 0x9e3779b97f4a7c15ull >> 32) % (FT_FAULT == 5 ? 50 : 200) == 0)
 		job.eps = 1e30f;
 #endif
 	if (EDGES)

@@ -77,8 +77,8 @@ static unsigned arguments_of(const char *name)
 	static const struct {
 		const char *name;
 		unsigned count;
-	} known[] = {{"flytune_rmsnorm", 6}, {"fill_rows", 8}, {"fill_weight", 6}, {"check_rows", 19},
-	        {"reference_row", 10}, {"nothing", 1}, {"read_all", 3}, {"fill_sets", 5}, {"sign_sets", 5}};
+	} known[] = {{"flytune_rmsnorm", 6}, {"fill_rows", 8}, {"fill_numbers", 6}, {"check_rows", 12},
+	        {"reference_row", 5}, {"nothing", 1}, {"read_all", 3}, {"fill_sets", 5}, {"sign_sets", 5}};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(name, known[i].name) == 0)
@@ -89,14 +89,6 @@ static unsigned arguments_of(const char *name)
 static void *pointer(uint64_t argument)
 {
 	return (void *)(uintptr_t)argument;
-}
-
-static double real(uint64_t argument)
-{
-	double value;
-
-	memcpy(&value, &argument, sizeof value);
-	return value;
 }
 
 static double noise(uint64_t at)
@@ -116,49 +108,73 @@ static void look_for_poison(const uint8_t *zone, uint64_t from, uint64_t to, uin
 	}
 }
 
-/* One set's, whose output begins at `y`. */
-static void check_set(const struct launch *launch, const char *y, const char *x, const char *weight)
+/* A tensor as gpu_check.hip knows it. */
+struct on_device {
+	int64_t at, rows, length, stride;
+	double inverse, absolute;
+	int32_t type, role;
+};
+
+/* The tensors of a set whose output is another's, as the host knows them. */
+static void tensors_of(const struct on_device *table, const char *set, const char *out, uint64_t which,
+        struct ft_tensors *tensors, const void *data[FT_TENSORS_MAX])
+{
+	memset(tensors, 0, sizeof *tensors);
+	for (; tensors->count < FT_TENSORS_MAX && table[tensors->count].length > 0; tensors->count++) {
+		const struct on_device *from = &table[tensors->count];
+
+		tensors->tensor[tensors->count] = (struct ft_tensor){.role = (enum ft_role)from->role,
+		        .type = (enum ft_dtype)from->type,
+		        .rows = (uint64_t)from->rows,
+		        .length = (uint64_t)from->length,
+		        .stride = (uint64_t)from->stride,
+		        .absolute = from->absolute};
+		data[tensors->count] = (tensors->count == which ? out : set) + from->at;
+	}
+}
+
+/* One set's, whose output lies in the set `place`. */
+static void check_set(const struct launch *launch, const char *set, const char *place)
 {
 	const uint64_t *a = launch->argument;
-	struct rmsnorm_problem problem = {.m = a[3],
-	        .n = a[4],
-	        .row_stride = a[5],
-	        .dtype = (enum ft_dtype)a[8],
-	        .weight = (enum ft_dtype)a[9]};
-	uint64_t *result = pointer(a[10]), element = ft_dtype_size(problem.dtype), guard = a[11];
-	const uint8_t *zone = (const uint8_t *)y - guard;
+	const void *data[FT_TENSORS_MAX];
+	struct ft_tensors tensors;
 
-	look_for_poison(zone, 0, guard, (uint8_t)a[12], result);
-	for (uint64_t row = 0; row < problem.m; row++) {
-		uint64_t end = guard + (row * problem.row_stride + problem.n) * element;
+	tensors_of(pointer(a[1]), set, place, a[2], &tensors, data);
+	const struct ft_tensor *out = &tensors.tensor[a[2]];
+	uint64_t *result = pointer(a[3]), element = ft_dtype_size(out->type), guard = a[4];
+	const uint8_t *zone = (const uint8_t *)data[a[2]] - guard;
+
+	look_for_poison(zone, 0, guard, (uint8_t)a[5], result);
+	for (uint64_t row = 0; row < out->rows; row++) {
+		uint64_t end = guard + (row * out->stride + out->length) * element;
 		struct ft_worst worst = {0};
 		uint32_t bits;
 		float error;
 
-		rmsnorm_compare_rows(&problem, x, weight, y, row, 1, &worst);
+		ft_compare_rows(&rmsnorm_reference, &tensors, data, row, 1, &worst);
 		error = (float)worst.error;
 		memcpy(&bits, &error, sizeof bits);
 		if (((uint64_t)bits << 32 | row) > result[0])
 			result[0] = (uint64_t)bits << 32 | row;
-		if (row + 1 == problem.m)
-			look_for_poison(zone, end, end + guard, (uint8_t)a[12], result);
-		else if (a[13])
-			look_for_poison(zone, end, end + (problem.row_stride - problem.n) * element,
-			        (uint8_t)a[12], result);
+		if (row + 1 == out->rows)
+			look_for_poison(zone, end, end + guard, (uint8_t)a[5], result);
+		else if (a[6])
+			look_for_poison(zone, end, end + (out->stride - out->length) * element, (uint8_t)a[5],
+			        result);
 	}
 }
 
 static void check_rows(const struct launch *launch)
 {
-	const uint64_t *a = launch->argument, *sign = pointer(a[17]), *known = pointer(a[18]);
+	const uint64_t *a = launch->argument, *sign = pointer(a[10]), *known = pointer(a[11]);
 
-	for (uint64_t set = 0; set < a[14]; set++) {
-		uint64_t place = (set + a[16]) % a[14];
+	for (uint64_t set = 0; set < a[7]; set++) {
+		uint64_t place = (set + a[9]) % a[7];
 
 		if (!known || sign[place] != known[set])
-			check_set(launch, (const char *)pointer(a[0]) + place * a[15],
-			        (const char *)pointer(a[1]) + set * a[15],
-			        (const char *)pointer(a[2]) + set * a[15]);
+			check_set(launch, (const char *)pointer(a[0]) + set * a[8],
+			        (const char *)pointer(a[0]) + place * a[8]);
 	}
 }
 
@@ -205,7 +221,7 @@ static int rmsnorm(const struct launch *launch)
 
 	if (launch->block != option_of(module, "-DRN_BLOCK_THREADS=") || launch->grid == 0 || rows == 0)
 		return INVALID;
-	uint64_t fault = option_of(module, "-DRN_FAULT=");
+	uint64_t fault = option_of(module, "-DFT_FAULT=");
 
 	if (fault == 1)
 		for (;;)
@@ -267,7 +283,7 @@ static void fill_rows(const struct launch *launch)
 				                  : (double)__builtin_nanf(""));
 }
 
-static void fill_weight(const struct launch *launch)
+static void fill_numbers(const struct launch *launch)
 {
 	const uint64_t *a = launch->argument;
 
@@ -308,18 +324,14 @@ static int run(const struct launch *launch)
 		sign_sets(launch);
 	else if (strcmp(name, "fill_rows") == 0)
 		fill_rows(launch);
-	else if (strcmp(name, "fill_weight") == 0)
-		fill_weight(launch);
+	else if (strcmp(name, "fill_numbers") == 0)
+		fill_numbers(launch);
 	if (strcmp(name, "reference_row") == 0) {
-		struct rmsnorm_problem problem = {.m = a[3] + 1,
-		        .n = a[4],
-		        .row_stride = a[5],
-		        .dtype = (enum ft_dtype)a[8],
-		        .weight = (enum ft_dtype)a[9]};
+		const void *data[FT_TENSORS_MAX];
+		struct ft_tensors tensors;
 
-		if (real(a[6]) != 1.0 / (double)a[4] || real(a[7]) != RMSNORM_EPS)
-			return INVALID;
-		rmsnorm_reference_rows(&problem, pointer(a[1]), pointer(a[2]), a[3], 1, pointer(a[0]));
+		tensors_of(pointer(a[2]), pointer(a[1]), pointer(a[1]), a[3], &tensors, data);
+		ft_reference_rows(&rmsnorm_reference, &tensors, data, a[4], 1, pointer(a[0]));
 	}
 	return OK;
 }
@@ -498,9 +510,8 @@ EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, u
 	static const struct {
 		const char *name;
 		unsigned narrow; /* a bit each */
-	} widths[] = {{"flytune_rmsnorm", 1 << 5}, {"fill_rows", 1 << 4}, {"fill_weight", 1 << 2},
-	        {"check_rows", 1 << 8 | 1 << 9 | 1 << 12 | 1 << 13}, {"reference_row", 1 << 8 | 1 << 9},
-	        {"fill_sets", 1 << 4}};
+	} widths[] = {{"flytune_rmsnorm", 1 << 5}, {"fill_rows", 1 << 4}, {"fill_numbers", 1 << 2},
+	        {"check_rows", 1 << 2 | 1 << 5 | 1 << 6}, {"reference_row", 1 << 3}, {"fill_sets", 1 << 4}};
 	struct launch launch = {.function = function, .grid = gx, .block = bx};
 	unsigned narrow = 0;
 

@@ -296,7 +296,7 @@ def test_a_compiler_that_aborts_is_named(driver, tmp_path):
 def test_an_offline_build_tells_its_launch(driver, tmp_path):
     out = tmp_path / "code"
     ran = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "4096", "--dtype", "bf16", "--config",
-                  "BLOCK_THREADS=256,waves_per_eu=0", "-o", out)
+                  "BLOCK_THREADS=256,ROW_THREADS=256,waves_per_eu=0", "-o", out)
     told = json.loads(ran.stdout)
     assert told["launch"]["block"] == 256 and out.stat().st_size == told["size"]
 

@@ -154,10 +154,12 @@ static void close_backend(struct ft_backend *self)
 
 static void source_hash(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE])
 {
-	const char *text[] = {kernel, gpu_source_text(GPU_SOURCE_RMSNORM)};
+	const struct ft_kernel_gpu *code = ft_kernels_gpu[gpu_find_kernel(kernel)];
 
 	(void)self;
-	gpu_hash_text(text, 2, hash);
+	hash[0] = '\0';
+	if (code)
+		gpu_hash_text((const char *[]){kernel, code->source}, 2, hash);
 }
 
 static void finish(struct ft_backend *self)
@@ -194,7 +196,7 @@ static void finish(struct ft_backend *self)
 		gpu->hip.EventDestroy(gpu->stop);
 	if (gpu->stream)
 		gpu->hip.StreamDestroy(gpu->stream);
-	char *memory[] = {gpu->arena, gpu->flush, gpu->scratch, gpu->result, gpu->signs};
+	char *memory[] = {gpu->arena, gpu->flush, gpu->scratch, gpu->result, gpu->signs, gpu->table};
 
 	for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
 		if (memory[i])

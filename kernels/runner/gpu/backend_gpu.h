@@ -2,7 +2,6 @@
 #ifndef FLYTUNE_KERNELS_RUNNER_BACKEND_GPU_H
 #define FLYTUNE_KERNELS_RUNNER_BACKEND_GPU_H
 
-#include "kernels/rmsnorm/gpu.h"
 #include "kernels/runner/backend.h"
 #include "kernels/runner/gpu/gpu_code.h"
 
@@ -13,14 +12,15 @@ void gpu_backend_free(struct ft_backend *backend);
 /* What a config is compiled with, in all: options for the run-time compiler, each a text of its own. */
 struct gpu_options {
 	unsigned count;
-	char text[RMSNORM_DEFINES_MAX + 8][RMSNORM_DEFINE_SIZE + 32];
+	char text[FT_DEFINES_MAX + 8][FT_DEFINE_SIZE + 32];
 };
-void gpu_rmsnorm_options(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, struct gpu_options *options);
+void gpu_kernel_options(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config, struct gpu_options *options);
 
 /* How a config's code is launched (LAUNCH.md), and who built it; the rest of `about` is left zero. */
-void gpu_launch_about(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, const char *builder, struct ft_code_about *about);
+void gpu_launch_about(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config, const char *builder,
+        struct ft_code_about *about);
 
 /* "nvrtc-13.0 build=…": what compiles. Fails if there is no compiler. */
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error);

@@ -45,7 +45,7 @@ int gpu_sign_inputs(struct gpu *gpu, uint64_t sets, uint64_t *to, struct ft_erro
 
 	if ((code = gpu_failed(gpu, gpu->hip.MemsetD8Async(sums, 0, gpu_sums_bytes(gpu), gpu->stream),
 	             "cannot write to the device", error)) ||
-	        (code = sign(gpu, sets, gpu->x_at, gpu->set - gpu->x_at, sums, error)))
+	        (code = sign(gpu, sets, gpu->inputs_at, gpu->set - gpu->inputs_at, sums, error)))
 		return code;
 	return gpu_fetch(gpu, to, sums, sets * sizeof *to, error);
 }
@@ -66,7 +66,7 @@ int gpu_check_inputs(struct gpu *gpu, uint64_t sets, struct ft_error *error)
 	/* Between and behind what is filled something may have been written as well: that stays. */
 	if ((code = gpu_sign_inputs(gpu, sets, gpu->input_sign, error)))
 		return code;
-	ft_fail(error, FT_E_UNAVAILABLE, "it changed its input or its weight");
+	ft_fail(error, FT_E_UNAVAILABLE, "it changed its inputs");
 	return 1;
 }
 
@@ -87,14 +87,14 @@ static int audited_launch(struct gpu *gpu, void *context, unsigned number, struc
 	int code;
 
 	/* Alone it has no other output to be told from the one before. */
-	if (sets == 1 && (code = fill(gpu, gpu->arena, 1, gpu->x_at, POISON * 0x01010101u, error)))
+	if (sets == 1 && (code = fill(gpu, gpu->arena, 1, gpu->inputs_at, POISON * 0x01010101u, error)))
 		return code;
-	if ((code = gpu_launch_member(gpu, audited->member, 0, y_of(gpu, place), x_of(gpu, number),
-	             weight_of(gpu, number), error)) ||
+	if ((code = gpu_launch_member(
+	             gpu, audited->member, 0, out_of(gpu, place), in_of(gpu, number), number, error)) ||
 	        number + 1 < sets)
 		return code;
 	if ((code = fill(gpu, seen, 1, gpu_sums_bytes(gpu), 0, error)) ||
-	        (code = sign(gpu, sets, 0, gpu->x_at, seen, error)))
+	        (code = sign(gpu, sets, 0, gpu->inputs_at, seen, error)))
 		return code;
 	return gpu_look(gpu, &look, error);
 }
@@ -113,7 +113,8 @@ static int begin_audit(struct gpu *gpu, size_t index, struct ft_error *error)
 	gpu->audit[0] = gpu->audit[1] = NULL;
 	if ((code = gpu_check_inputs(gpu, gpu->audit_sets, error)) < 0 ||
 	        (code = gpu_look_anew(gpu, error)) ||
-	        (code = fill(gpu, gpu->arena, gpu->audit_sets, gpu->x_at, POISON * 0x01010101u, error)) ||
+	        (code = fill(
+	                 gpu, gpu->arena, gpu->audit_sets, gpu->inputs_at, POISON * 0x01010101u, error)) ||
 	        (code = fill(gpu, sums_of(gpu, SUMS_RIGHT), 1, gpu_sums_bytes(gpu), 0, error)))
 		return code;
 	for (; audited.turn < at_most(gpu->audit_sets, 2) && !code; audited.turn++)

@@ -93,15 +93,15 @@ int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *erro
 	unsigned fault = fault_of(config);
 	size_t count = 0;
 
-	gpu_rmsnorm_options(&gpu->problem, &gpu->traits, config, &options);
+	gpu_kernel_options(gpu->code, &gpu->problem, &gpu->traits, config, &options);
 	if (fault)
-		snprintf(options.text[options.count++], sizeof options.text[0], "-DRN_FAULT=%u", fault);
-	rmsnorm_gpu_launch(&gpu->problem, &gpu->traits, config, &member->launch);
+		snprintf(options.text[options.count++], sizeof options.text[0], "-DFT_FAULT=%u", fault);
+	gpu->code->launch(&gpu->problem, &gpu->traits, config, &member->launch);
 	snprintf(member->launch_text, sizeof member->launch_text, "block=%u rows=%u blocks=%u",
 	        member->launch.block, member->launch.rows, member->launch.blocks_limit);
 	for (; count < options.count; count++)
 		text[count] = options.text[count];
-	text[count] = gpu_source_text(GPU_SOURCE_RMSNORM);
+	text[count] = gpu->code->source;
 	text[count + 1] = gpu->builder;
 	text[count + 2] = member->launch_text;
 	gpu_hash_text(text, count + 3, member->key);
@@ -121,8 +121,8 @@ int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *erro
 		describe(&member->code, &built);
 		return tell(gpu, &built, error);
 	}
-	if (gpu_pool_submit(
-	            gpu->pool, member, GPU_SOURCE_RMSNORM, gpu->traits.arch, text, options.count, error) < 0)
+	if (gpu_pool_submit(gpu->pool, member, 2 * gpu->source + GPU_SOURCE_KERNEL, gpu->traits.arch, text,
+	            options.count, error) < 0)
 		return -1;
 	member->compiling = true;
 	return 0;
@@ -169,7 +169,7 @@ static int take_member(
 		member->code.size = compiled->size;
 		member->code.build_ns = compiled->build_ns;
 		compiled->data = NULL;
-		if (gpu_code_inspect(&member->code, RMSNORM_KERNEL_NAME, compiled->log, member->launch_text,
+		if (gpu_code_inspect(&member->code, gpu->code->symbol, compiled->log, member->launch_text,
 		            &built->error) < 0) {
 			built->failed = true;
 			gpu_code_free(&member->code);
@@ -177,7 +177,7 @@ static int take_member(
 			if (!member->code.target[0])
 				snprintf(member->code.target, sizeof member->code.target, "%s",
 				        gpu->traits.arch);
-			gpu_launch_about(&gpu->problem, &gpu->traits, &gpu->config[built->index],
+			gpu_launch_about(gpu->code, &gpu->problem, &gpu->traits, &gpu->config[built->index],
 			        gpu->builder, &launch);
 			keep(gpu, member->key, &member->code, &launch);
 			describe(&member->code, built);

@@ -99,6 +99,20 @@ DEVICE u64 mixed(u64 value)
 	return value ^ (value >> 31);
 }
 
+/* A tensor of the kernel that is checked (kernels/kernel.h): row 0 lies `at` bytes into a set of them. */
+struct tensor {
+	i64 at, rows, length, stride;
+	double inverse; /* 1 / length */
+	double absolute;
+	int type, role;
+};
+
+/* What the kernel's own source defines, behind this one: what all elements of a row need to know, by all threads of a block
+ * (`shared` has an element for each), and the element then, in float64. */
+enum { KNOWN = 4 };
+DEVICE void row_known(const u8 *set, const tensor *tensors, i64 row, double *shared, double *known);
+DEVICE double row_value(const u8 *set, const tensor *tensors, i64 row, const double *known, i64 at);
+
 /* Below, `sets` sets of the arrays lie `set_bytes` apart. */
 DEVICE u64 seed_of(u64 seed, i64 set) { return seed + ((u64)set << 40); }
 
@@ -125,8 +139,8 @@ KERNEL fill_rows(u8 *x, i64 m, i64 n, i64 stride, int type, u64 seed, i64 sets, 
 	}
 }
 
-/* Weights between 0.5 and 1.5, of either sign. */
-KERNEL fill_weight(u8 *weight, i64 n, int type, u64 seed, i64 sets, i64 set_bytes)
+/* Numbers between 0.5 and 1.5, of either sign. */
+KERNEL fill_numbers(u8 *to, i64 n, int type, u64 seed, i64 sets, i64 set_bytes)
 {
 	i64 step = (i64)grid_blocks() * BLOCK;
 
@@ -135,7 +149,7 @@ KERNEL fill_weight(u8 *weight, i64 n, int type, u64 seed, i64 sets, i64 set_byte
 		i64 set = each / n, at = each - set * n;
 		u64 bits = mixed(~seed_of(seed, set) + (u64)at);
 		float value = 0.5f + (float)(bits & 0xffffff) * (1.0f / 16777216.0f);
-		store(weight + set * set_bytes, at, type, bits >> 63 ? -value : value);
+		store(to + set * set_bytes, at, type, bits >> 63 ? -value : value);
 	}
 }
 
@@ -179,14 +193,15 @@ DEVICE void look_for_poison(const u8 *zone, i64 from, i64 to, u32 poison, u64 *r
 /* Holds outputs, with `guard` bytes around each and what lies between its rows (if `gaps`), against the reference. The output of
  * one set's input lies `turn` sets further on; where its sum in `sign` is the one in `known`, it is right already (NULL: none is).
  * result[0]: the largest error as float bits above the row's low 32 bits. The error of an element is that of
- * reference.h: to the largest of both magnitudes and the type's smallest normal number. Of the grid's blocks
- * as many as there are rows, at most all, take a set. */
-KERNEL check_rows(const u8 *y, const u8 *x, const u8 *weight, i64 m, i64 n, i64 stride, double inverse_n, double eps, int type,
-        int weight_type, u64 *result, i64 guard, u32 poison, int gaps, i64 sets, i64 set_bytes, i64 turn, const u64 *sign,
-        const u64 *known)
+ * compare.h. Of the grid's blocks as many as there are rows, at most all, take a set. */
+KERNEL check_rows(const u8 *base, const tensor *tensors, int which, u64 *result, i64 guard, u32 poison, int gaps, i64 sets,
+        i64 set_bytes, i64 turn, const u64 *sign, const u64 *known_sign)
 {
 	SHARED double shared[BLOCK];
 	SHARED u64 found[BLOCK];
+	const tensor to = tensors[which];
+	const i64 m = to.rows, n = to.length, stride = to.stride;
+	const int type = to.type;
 	u64 mine = 0;
 	double smallest = type == F16 ? 6.103515625e-05 : 1.1754943508222875e-38;
 	i64 element = type == F32 ? 4 : 2;
@@ -196,27 +211,20 @@ KERNEL check_rows(const u8 *y, const u8 *x, const u8 *weight, i64 m, i64 n, i64 
 #pragma unroll 1
 	for (i64 set = group; set < sets; set += groups) {
 		i64 place = set + turn < sets ? set + turn : set + turn - sets;
-		const u8 *in = x + set * set_bytes, *by = weight + set * set_bytes;
-		const u8 *out = y + place * set_bytes;
-		if (known && sign[place] == known[set])
+		const u8 *from = base + set * set_bytes, *out = base + place * set_bytes + to.at;
+		if (known_sign && sign[place] == known_sign[set])
 			continue;
 #pragma unroll 1
 		for (i64 row = first; row < m; row += rows) {
-			i64 base = row * stride;
-			double sum = 0;
-#pragma unroll 1
-			for (i64 at = thread_index(); at < n; at += BLOCK) {
-				double value = load(in, base + at, type);
-				sum += value * value;
-			}
-			sum = block_sum(sum, shared);
-			double scale = inverse_root(sum * inverse_n + eps);
+			i64 start = row * stride;
+			double known[KNOWN];
 			float worst = 0;
+			row_known(from, tensors, row, shared, known);
 #pragma unroll 1
 			for (i64 at = thread_index(); at < n; at += BLOCK) {
-				double want = load(in, base + at, type) * scale * load(by, at, weight_type);
-				double got = load(out, base + at, type);
-				double off = got > want ? got - want : want - got;
+				double want = row_value(from, tensors, row, known, at);
+				double got = load(out, start + at, type);
+				double off = (got > want ? got - want : want - got) - to.absolute;
 				double large = want < 0 ? -want : want;
 				double size = got < 0 ? -got : got;
 				large = size > large ? size : large;
@@ -229,13 +237,13 @@ KERNEL check_rows(const u8 *y, const u8 *x, const u8 *weight, i64 m, i64 n, i64 
 			u64 here = (u64)as_bits(worst) << 32 | (u64)(row & 0xffffffff);
 			mine = here > mine ? here : mine;
 			const u8 *zone = out - guard;
-			i64 end = guard + (base + n) * element;
+			i64 end = guard + (start + n) * element;
 			if (row == 0)
 				look_for_poison(zone, 0, guard, poison, result);
 			if (row + 1 == m)
 				look_for_poison(zone, end, end + guard, poison, result);
 			else if (gaps)
-				look_for_poison(zone, end, guard + (base + stride) * element, poison, result);
+				look_for_poison(zone, end, guard + (start + stride) * element, poison, result);
 		}
 	}
 	/* All blocks tell one address: each of them once. */
@@ -250,23 +258,16 @@ KERNEL check_rows(const u8 *y, const u8 *x, const u8 *weight, i64 m, i64 n, i64 
 		raise(result, found[0]);
 }
 
-/* The float64 reference of one row, to be held against the host's. */
-KERNEL reference_row(double *out, const void *x, const void *weight, i64 row, i64 n, i64 stride, double inverse_n, double eps,
-        int type, int weight_type)
+/* The float64 reference of one row of a set, to be held against the host's. */
+KERNEL reference_row(double *out, const u8 *set, const tensor *tensors, int which, i64 row)
 {
 	SHARED double shared[BLOCK];
-	double sum = 0;
+	double known[KNOWN];
 
+	row_known(set, tensors, row, shared, known);
 #pragma unroll 1
-	for (i64 at = thread_index(); at < n; at += BLOCK) {
-		double value = load(x, row * stride + at, type);
-		sum += value * value;
-	}
-	sum = block_sum(sum, shared);
-	double scale = inverse_root(sum * inverse_n + eps);
-#pragma unroll 1
-	for (i64 at = thread_index(); at < n; at += BLOCK)
-		out[at] = load(x, row * stride + at, type) * scale * load(weight, at, weight_type);
+	for (i64 at = thread_index(); at < tensors[which].length; at += BLOCK)
+		out[at] = row_value(set, tensors, row, known, at);
 }
 
 struct quad {

@@ -20,15 +20,18 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 /* ---- arguments ---- */
 
 struct request {
-	struct ft_problem problem; /* whole */
-	const char *arch, *config, *out, *code_dir, *json;
+	const struct ft_kernel *kernel;
+	unsigned source;                  /* of ft_kernels_gpu */
+	const struct ft_kernel_gpu *code; /* that one */
+	struct ft_problem problem;        /* whole */
+	const char *arch, *out, *code_dir, *json;
+	const char *config[FT_SPACE_MAX];
+	unsigned configs;
 	const char *knob[FT_KNOBS_MAX];
 	unsigned knobs;
 	unsigned rounds, device;
 	uint64_t seed, memory_cap;
-	bool all, verify_only, options;
-	bool many;       /* build: a sample of the space instead of one config */
-	uint64_t sample; /* of what is neither the default nor one of the plain twelve */
+	bool all, verify_only, options, list;
 };
 
 static int complain(const struct ft_error *error)
@@ -70,17 +73,22 @@ static int set_field(struct ft_problem *given, const struct ft_schema *schema, c
 	return ft_fail(error, FT_E_UNKNOWN_FIELD, "there is no option --%s", name);
 }
 
-static int parse(int argc, char **argv, bool needs_m, struct request *request, struct ft_error *error)
+static int parse(int argc, char **argv, bool needs_scale, struct request *request, struct ft_error *error)
 {
-	const struct ft_kernel *kernel = &ft_kernel_rmsnorm;
-	const struct ft_schema *schema = kernel->schema(hip_kind);
+	const struct ft_kernel *kernel = argc < 3 ? NULL : ft_kernel_find(argv[2]);
 	struct ft_problem given = {0};
 
 	memset(request, 0, sizeof *request);
 	request->rounds = 7;
 	request->seed = 1;
-	if (argc < 3 || strcmp(argv[2], "rmsnorm") != 0)
-		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "the kernel must be rmsnorm");
+	request->source = gpu_find_kernel(kernel ? kernel->name : "");
+	request->kernel = kernel;
+	request->code = ft_kernels_gpu[request->source];
+	if (!kernel || !request->code)
+		return ft_fail(
+		        error, FT_E_UNKNOWN_KERNEL, "no kernel is called %s", argc < 3 ? "\"\"" : argv[2]);
+	const struct ft_schema *schema = kernel->schema(hip_kind);
+
 	for (int i = 3; i < argc; i++) {
 		const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
 		uint64_t parsed;
@@ -93,6 +101,10 @@ static int parse(int argc, char **argv, bool needs_m, struct request *request, s
 			request->options = true;
 			continue;
 		}
+		if (strcmp(name, "--list") == 0) {
+			request->list = true;
+			continue;
+		}
 		if (strcmp(name, "--verify-only") == 0) {
 			request->verify_only = true;
 			continue;
@@ -102,8 +114,8 @@ static int parse(int argc, char **argv, bool needs_m, struct request *request, s
 		i++;
 		if (strcmp(name, "--arch") == 0)
 			request->arch = value;
-		else if (strcmp(name, "--config") == 0)
-			request->config = value;
+		else if (strcmp(name, "--config") == 0 && request->configs < FT_SPACE_MAX)
+			request->config[request->configs++] = value;
 		else if (strcmp(name, "-o") == 0)
 			request->out = value;
 		else if (strcmp(name, "--code-dir") == 0)
@@ -119,8 +131,6 @@ static int parse(int argc, char **argv, bool needs_m, struct request *request, s
 			request->device = (unsigned)parsed;
 		else if (strcmp(name, "--seed") == 0 && number(value, &parsed))
 			request->seed = parsed;
-		else if (strcmp(name, "--sample") == 0 && number(value, &request->sample))
-			request->many = true;
 		else if (strcmp(name, "--memory-cap") == 0 && number(value, &parsed))
 			request->memory_cap = parsed;
 		else if (strncmp(name, "--", 2) != 0)
@@ -128,21 +138,21 @@ static int parse(int argc, char **argv, bool needs_m, struct request *request, s
 		else if (set_field(&given, schema, name + 2, value, error) < 0)
 			return -1;
 	}
-	/* A code object serves every m; the default that fills in may depend on it. */
-	if (!needs_m && !ft_problem_find(&given, "m") && ft_problem_set_number(&given, "m", 4096, error) < 0)
+	/* A code object serves every value of that field; the default that fills in may depend on it. */
+	if (!needs_scale && schema->ladder[0] && !ft_problem_find(&given, schema->ladder) &&
+	        ft_problem_set_number(&given, schema->ladder, 4096, error) < 0)
 		return -1;
 	return ft_problem_admit(kernel, schema, &given, &request->problem, error);
 }
 
 /* The default, with what `text` names in its place. */
-static int fill_in(const struct ft_problem *problem, const struct ft_traits *traits, const char *text,
+static int fill_in(const struct request *request, const struct ft_traits *traits, const char *text,
         struct ft_config *config, struct ft_error *error)
 {
-	const struct ft_kernel *kernel = &ft_kernel_rmsnorm;
 	struct ft_config given = {0};
 
-	kernel->standard(problem, traits, config);
-	if (text && ft_config_parse(text, &given, error) < 0)
+	request->kernel->standard(&request->problem, traits, config);
+	if (text && text[0] && ft_config_parse(text, &given, error) < 0)
 		return -1;
 	for (uint32_t i = 0; i < given.count; i++) {
 		if (!ft_config_find(config, given.knob[i].name))
@@ -150,11 +160,7 @@ static int fill_in(const struct ft_problem *problem, const struct ft_traits *tra
 		if (ft_config_set(config, given.knob[i].name, given.knob[i].value, error) < 0)
 			return -1;
 	}
-	/* A block smaller than the default's team means one row a block. */
-	if (!ft_config_find(&given, "ROW_THREADS") &&
-	        config->knob[RMSNORM_BLOCK_THREADS].value % config->knob[RMSNORM_ROW_THREADS].value != 0)
-		config->knob[RMSNORM_ROW_THREADS].value = config->knob[RMSNORM_BLOCK_THREADS].value;
-	return kernel->check_config(problem, traits, config, error);
+	return request->kernel->check_config(&request->problem, traits, config, error);
 }
 
 /* ---- build ---- */
@@ -187,7 +193,8 @@ static int write_out(const char *path, const void *data, size_t size, struct ft_
 }
 
 /* Takes what was compiled out of its envelope. */
-static int take(struct gpu_compiled *compiled, struct gpu_code *code, struct ft_error *error)
+static int take(const struct request *request, struct gpu_compiled *compiled, struct gpu_code *code,
+        struct ft_error *error)
 {
 	int result = -1;
 
@@ -198,39 +205,24 @@ static int take(struct gpu_compiled *compiled, struct gpu_code *code, struct ft_
 		code->size = compiled->size;
 		code->build_ns = compiled->build_ns;
 		compiled->data = NULL;
-		result = gpu_code_inspect(code, RMSNORM_KERNEL_NAME, compiled->log, "", error);
+		result = gpu_code_inspect(code, request->code->symbol, compiled->log, "", error);
 	}
 	free(compiled->data);
 	free(compiled->log);
 	return result;
 }
 
-static int submit(struct gpu_pool *pool, const struct rmsnorm_problem *problem,
-        const struct ft_traits *traits, const struct ft_config *config, void *tag, struct ft_error *error)
+static int submit(struct gpu_pool *pool, const struct request *request, const struct ft_traits *traits,
+        struct ft_config *config, struct ft_error *error)
 {
 	const char *text[GPU_OPTIONS_MAX];
 	struct gpu_options options;
 
-	gpu_rmsnorm_options(problem, traits, config, &options);
+	gpu_kernel_options(request->code, &request->problem, traits, config, &options);
 	for (unsigned i = 0; i < options.count; i++)
 		text[i] = options.text[i];
-	return gpu_pool_submit(pool, tag, GPU_SOURCE_RMSNORM, traits->arch, text, options.count, error);
-}
-
-static int compile_one(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, struct gpu_code *code, struct ft_error *error)
-{
-	struct gpu_compiled compiled = {0};
-	struct gpu_pool *pool;
-	int result = -1;
-
-	if (gpu_pool_open(&pool, 1, error) < 0)
-		return -1;
-	if (submit(pool, problem, traits, config, code, error) == 0 &&
-	        gpu_pool_wait(pool, 0, &compiled, error) == 1)
-		result = take(&compiled, code, error);
-	gpu_pool_close(pool);
-	return result;
+	return gpu_pool_submit(pool, config, 2 * request->source + GPU_SOURCE_KERNEL, traits->arch, text,
+	        options.count, error);
 }
 
 static json_t *config_json(const struct ft_config *config)
@@ -242,12 +234,13 @@ static json_t *config_json(const struct ft_config *config)
 	return knobs;
 }
 
-static void print_built(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, const struct gpu_code *code, const struct ft_code_about *about,
-        bool is_standard)
+static void print_built(const struct request *request, const struct ft_traits *traits,
+        const struct ft_config *config, const struct gpu_code *code, const struct ft_code_about *about)
 {
+	const char *ladder = request->kernel->schema(hip_kind)->ladder;
+	struct ft_config standard;
 	json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f}",
-	        "kernel", "rmsnorm", "symbol", code->symbol, "target",
+	        "kernel", request->kernel->name, "symbol", code->symbol, "target",
 	        code->target[0] ? code->target : traits->arch, "builder", about->builder,
 	        "code_object_version", (json_int_t)code->version, "max_threads",
 	        (json_int_t)code->max_threads, "registers", (json_int_t)code->registers, "spills",
@@ -255,165 +248,136 @@ static void print_built(const struct rmsnorm_problem *problem, const struct ft_t
 	        (json_int_t)code->local, "wave", (json_int_t)traits->wave, "size", (json_int_t)code->size,
 	        "code", code->hash, "build_ms", (double)code->build_ns / 1e6);
 
-	json_object_set_new(all, "n", json_integer((json_int_t)problem->n));
-	json_object_set_new(all, "dtype", json_string(ft_dtype_name(problem->dtype)));
-	json_object_set_new(all, "weight_dtype", json_string(ft_dtype_name(problem->weight)));
+	/* It serves every value of the field that `nearest` walks along. */
+	for (uint32_t i = 0; i < request->problem.count; i++) {
+		const struct ft_field *field = &request->problem.field[i];
+
+		if (strcmp(field->name, ladder) != 0)
+			json_object_set_new(all, field->name,
+			        field->is_text ? json_string(field->text) : json_integer(field->number));
+	}
 	json_object_set_new(all, "config", config_json(config));
 	json_object_set_new(all, "launch",
-	        json_pack("{s:I, s:I, s:I, s:I, s:s, s:s}", "block", (json_int_t)about->block, "rows_a_block",
+	        json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "block", (json_int_t)about->block, "rows_a_block",
 	                (json_int_t)about->rows, "blocks_at_most", (json_int_t)about->blocks_max,
 	                "dynamic_shared_bytes", (json_int_t)about->dynamic_shared, "grid",
-	                "min(ceil(m / rows_a_block), blocks_at_most)", "arguments", about->arguments));
-	json_object_set_new(all, "default", json_boolean(is_standard));
+	                json_sprintf("min(ceil(%s / rows_a_block), blocks_at_most)", ladder), "arguments",
+	                about->arguments));
+	request->kernel->standard(&request->problem, traits, &standard);
+	json_object_set_new(all, "default", json_boolean(ft_config_equal(config, &standard)));
 	json_dumpf(all, stdout, JSON_COMPACT);
 	putchar('\n');
 	json_decref(all);
 }
 
-/* The twelve: blocks of 128 to 1,024 threads, a row each, times three values of waves_per_eu. `hint` is theirs:
- * others of the same threads may have another. */
-static bool is_plain(const struct ft_config *config, int64_t hint)
+/* Into one file, or a folder's files by their hashes where several are built. */
+static int build_all(const struct request *request, const struct ft_traits *traits, struct ft_config *config,
+        unsigned count, const char *builder)
 {
-	int64_t block = config->knob[RMSNORM_BLOCK_THREADS].value;
-
-	return block >= 128 && (block & (block - 1)) == 0 &&
-	        block == config->knob[RMSNORM_ROW_THREADS].value &&
-	        config->knob[RMSNORM_WAVES_EXACT].value == 0 &&
-	        config->knob[RMSNORM_WAVES_PER_EU].value <= 2 &&
-	        config->knob[RMSNORM_NONTEMPORAL].value == hint;
-}
-
-/* Only the twelve ask for two waves. */
-static int64_t plain_hint(const struct ft_space *space)
-{
-	for (uint32_t i = 0; i < space->count; i++)
-		if (space->config[i].knob[RMSNORM_WAVES_PER_EU].value == 2 &&
-		        space->config[i].knob[RMSNORM_WAVES_EXACT].value == 0)
-			return space->config[i].knob[RMSNORM_NONTEMPORAL].value;
-	return 0;
-}
-
-/* Leaves in `space` the default, the plain blocks, and as many of the rest as were asked for. */
-static void choose(const struct request *request, struct ft_space *space)
-{
-	int64_t hint = plain_hint(space);
-	uint64_t wanted = request->sample, state = request->seed * UINT64_C(0x9e3779b97f4a7c15) + 1, rest = 0;
-
-	for (uint32_t i = 0; i < space->count; i++)
-		rest += i != space->standard && !is_plain(&space->config[i], hint);
-	for (uint32_t i = 0; i < space->count; i++) {
-		if (i == space->standard || is_plain(&space->config[i], hint)) {
-			space->pruned[i][0] = '\0';
-			continue;
-		}
-		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-		/* Each of those left has the same chance. */
-		bool chosen = rest > 0 && (state >> 33) % rest < wanted;
-
-		rest--;
-		wanted -= chosen;
-		snprintf(space->pruned[i], sizeof space->pruned[i], "%s", chosen ? "" : "not chosen");
-	}
-}
-
-static int build_many(const struct request *request, const struct ft_traits *traits, const char *builder)
-{
-	const struct rmsnorm_problem problem = rmsnorm_unpack(&request->problem);
-	struct ft_space *space = calloc(1, sizeof *space);
 	struct gpu_pool *pool = NULL;
 	struct gpu_compiled compiled;
 	struct ft_code_about about;
 	struct ft_error error = {0};
 	int got = -1, status = EXIT_OK;
 
-	if (!space || ft_kernel_rmsnorm.space(&request->problem, traits, space, &error) < 0 ||
-	        gpu_pool_open(&pool, 0, &error) < 0)
-		goto failed;
-	choose(request, space);
-	for (uint32_t i = 0; i < space->count; i++)
-		if (!space->pruned[i][0] &&
-		        submit(pool, &problem, traits, &space->config[i], &space->config[i], &error) < 0)
+	if (gpu_pool_open(&pool, count > 1 ? 0 : 1, &error) < 0)
+		return complain(&error);
+	for (unsigned i = 0; i < count; i++)
+		if (submit(pool, request, traits, &config[i], &error) < 0)
 			goto failed;
 	while ((got = gpu_pool_wait(pool, 0, &compiled, &error)) == 1) {
-		const struct ft_config *config = compiled.tag;
+		const struct ft_config *built = compiled.tag;
 		struct gpu_code code = {0};
 		char path[4096];
 
-		if (take(&compiled, &code, &error) < 0) {
+		if (take(request, &compiled, &code, &error) < 0) {
 			gpu_code_free(&code);
 			status = complain(&error);
 			continue;
 		}
-		gpu_launch_about(&problem, traits, config, builder, &about);
-		snprintf(path, sizeof path, "%s/%s", request->out ? request->out : "", code.hash);
+		gpu_launch_about(request->code, &request->problem, traits, built, builder, &about);
+		snprintf(path, sizeof path, count > 1 ? "%s/%s" : "%s", request->out ? request->out : "",
+		        code.hash);
 		if (request->out && write_out(path, code.data, code.size, &error) < 0)
 			status = complain(&error);
-		print_built(
-		        &problem, traits, config, &code, &about, config == &space->config[space->standard]);
+		else
+			print_built(request, traits, built, &code, &about);
 		gpu_code_free(&code);
 	}
 failed:
 	if (got < 0)
 		status = complain(&error);
-	if (pool)
-		gpu_pool_close(pool);
-	free(space);
+	gpu_pool_close(pool);
 	return status;
 }
 
 /* What the compiler would be given, a line each: for compilers that are no library. */
 static int print_options(
-        const struct rmsnorm_problem *problem, const struct ft_traits *traits, const struct ft_config *config)
+        const struct request *request, const struct ft_traits *traits, const struct ft_config *config)
 {
 	struct gpu_options options;
 
-	gpu_rmsnorm_options(problem, traits, config, &options);
+	gpu_kernel_options(request->code, &request->problem, traits, config, &options);
 	for (unsigned i = 0; i < options.count; i++)
 		puts(options.text[i]);
 	return EXIT_OK;
 }
 
+/* The space, a line each, in JSON. */
+static int print_space(const struct request *request, const struct ft_traits *traits)
+{
+	struct ft_space *space = calloc(1, sizeof *space);
+	struct ft_error error = {0};
+
+	if (!space || request->kernel->space(&request->problem, traits, space, &error) < 0) {
+		free(space);
+		return complain(&error);
+	}
+	for (uint32_t i = 0; i < space->count; i++) {
+		json_t *config = config_json(&space->config[i]);
+
+		json_dumpf(config, stdout, JSON_COMPACT);
+		putchar('\n');
+		json_decref(config);
+	}
+	free(space);
+	return EXIT_OK;
+}
+
 int gpu_build_main(int argc, char **argv)
 {
+	static struct request request; /* the process does this one thing */
 	char builder[192], path[256];
-	struct rmsnorm_problem problem;
-	struct ft_code_about about;
-	struct gpu_code code = {0};
-	struct request request;
-	struct ft_config config, standard;
+	struct ft_config *config = calloc(FT_SPACE_MAX, sizeof *config);
 	struct ft_traits traits;
-	struct ft_error error;
+	struct ft_error error = {0};
+	int status = EXIT_USAGE;
+	bool good = config && parse(argc, argv, false, &request, &error) == 0 &&
+	        traits_of(request.arch, &traits, &error) == 0;
+	const unsigned count = request.configs ? request.configs : 1;
 
-	if (parse(argc, argv, false, &request, &error) < 0 || traits_of(request.arch, &traits, &error) < 0 ||
-	        fill_in(&request.problem, &traits, request.config, &config, &error) < 0) {
+	for (unsigned i = 0; i < count && good; i++)
+		good = fill_in(&request, &traits, request.config[i], &config[i], &error) == 0;
+	if (!good) {
 		complain(&error);
 		fprintf(stderr,
-		        "usage: flytune-runner-%s build rmsnorm --arch ARCH --n N --dtype TYPE "
-		        "[--weight-dtype TYPE] "
-		        "[--m M] [--config KNOB=VALUE,...] [-o FILE]\n"
-		        "   or: … --sample N [--seed S] [-o FOLDER]: the default, the plain blocks, and N of "
-		        "the rest\n",
+		        "usage: flytune-runner-%s build KERNEL --arch ARCH --FIELD VALUE ... "
+		        "[--config KNOB=VALUE,...] [-o FILE]\n"
+		        "   several times --config: -o is a folder; --list: print the space instead, "
+		        "--options: what "
+		        "the compiler is given\n",
 		        hip_kind);
-		return EXIT_USAGE;
+	} else if (request.list) {
+		status = print_space(&request, &traits);
+	} else if (request.options) {
+		status = print_options(&request, &traits, &config[0]);
+	} else if (gpu_builder(builder, sizeof builder, path, sizeof path, &error) < 0) {
+		status = complain(&error);
+	} else {
+		status = build_all(&request, &traits, config, count, builder);
 	}
-	problem = rmsnorm_unpack(&request.problem);
-	if (gpu_builder(builder, sizeof builder, path, sizeof path, &error) < 0)
-		return complain(&error);
-	if (request.many)
-		return build_many(&request, &traits, builder);
-	if (request.options)
-		return print_options(&problem, &traits, &config);
-	if (compile_one(&problem, &traits, &config, &code, &error) < 0)
-		return complain(&error);
-	if (request.out && write_out(request.out, code.data, code.size, &error) < 0) {
-		gpu_code_free(&code);
-		return complain(&error);
-	}
-	gpu_launch_about(&problem, &traits, &config, builder, &about);
-	ft_kernel_rmsnorm.standard(&request.problem, &traits, &standard);
-	print_built(&problem, &traits, &config, &code, &about, ft_config_equal(&config, &standard));
-	gpu_code_free(&code);
-	return EXIT_OK;
+	free(config);
+	return status;
 }
 
 /* ---- explore ---- */
@@ -444,14 +408,14 @@ static int product(const struct request *request, const struct ft_traits *traits
 
 	/* The default is always among them, first. */
 	memset(space->pruned, 0, sizeof space->pruned);
-	ft_kernel_rmsnorm.standard(&request->problem, traits, &space->config[0]);
+	request->kernel->standard(&request->problem, traits, &space->config[0]);
 	space->count = 1;
 	space->standard = 0;
 	for (;;) {
 		struct ft_config config;
 		unsigned k;
 
-		ft_kernel_rmsnorm.standard(&request->problem, traits, &config);
+		request->kernel->standard(&request->problem, traits, &config);
 		for (k = 0; k < request->knobs; k++) {
 			char name[FT_NAME_SIZE];
 			const char *list = strchr(request->knob[k], '=');
@@ -465,7 +429,7 @@ static int product(const struct request *request, const struct ft_traits *traits
 			if (ft_config_set(&config, name, strtoll(list, NULL, 10), error) < 0)
 				return -1;
 		}
-		if (ft_kernel_rmsnorm.check_config(&request->problem, traits, &config, NULL) == 0) {
+		if (request->kernel->check_config(&request->problem, traits, &config, NULL) == 0) {
 			if (space->count == FT_SPACE_MAX)
 				return ft_fail(error, FT_E_BAD_VALUE, "more than %d configs", FT_SPACE_MAX);
 			space->config[space->count++] = config;
@@ -618,7 +582,7 @@ int gpu_explore_main(int argc, char **argv)
 	struct ft_space *space = calloc(1, sizeof *space);
 	struct trial *trial = NULL;
 	struct ft_backend_sweep sweep;
-	struct request request;
+	static struct request request; /* the process does this one thing */
 	struct ft_error error = {0};
 	int status = EXIT_FAILED;
 	size_t good = 0;
@@ -639,7 +603,7 @@ int gpu_explore_main(int argc, char **argv)
 	const struct ft_traits *traits = &backend->device[request.device].traits;
 
 	if ((request.knobs ? product(&request, traits, space, &error)
-	                   : ft_kernel_rmsnorm.space(&request.problem, traits, space, &error)) < 0)
+	                   : request.kernel->space(&request.problem, traits, space, &error)) < 0)
 		goto failed;
 	if (request.all)
 		for (uint32_t i = 0; i < space->count; i++)
@@ -647,7 +611,7 @@ int gpu_explore_main(int argc, char **argv)
 	trial = calloc(space->count > 0 ? space->count : 1, sizeof *trial);
 	if (!trial)
 		goto failed;
-	sweep = (struct ft_backend_sweep){.kernel = &ft_kernel_rmsnorm,
+	sweep = (struct ft_backend_sweep){.kernel = request.kernel,
 	        .problem = &request.problem,
 	        .device = request.device,
 	        .seed = request.seed,
@@ -668,7 +632,7 @@ int gpu_explore_main(int argc, char **argv)
 	done = ft_monotonic_ns();
 
 	char text[FT_PROBLEM_TEXT_SIZE];
-	uint64_t bytes = ft_kernel_rmsnorm.bytes(&request.problem);
+	uint64_t bytes = request.kernel->bytes(&request.problem);
 
 	ft_problem_format(&request.problem, ' ', text, sizeof text);
 	printf("# %s on %s; %s\n", text, backend->device[request.device].shown.name, backend->method);

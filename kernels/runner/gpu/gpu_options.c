@@ -52,30 +52,31 @@ void gpu_base_options(const char *arch, struct gpu_options *options)
 		option(options, "-mcumode");
 }
 
-void gpu_rmsnorm_options(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, struct gpu_options *options)
+void gpu_kernel_options(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config, struct gpu_options *options)
 {
-	struct rmsnorm_defines defines;
+	struct ft_defines defines;
 
 	gpu_base_options(traits->arch, options);
-	rmsnorm_gpu_defines(problem, traits, config, &defines);
+	kernel->defines(problem, traits, config, &defines);
 	for (unsigned i = 0; i < defines.count; i++)
 		option(options, defines.text[i]);
 }
 
-void gpu_launch_about(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        const struct ft_config *config, const char *builder, struct ft_code_about *about)
+void gpu_launch_about(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config, const char *builder,
+        struct ft_code_about *about)
 {
-	struct rmsnorm_launch launch;
+	struct ft_launch launch;
 
 	memset(about, 0, sizeof *about);
-	rmsnorm_gpu_launch(problem, traits, config, &launch);
+	kernel->launch(problem, traits, config, &launch);
 	about->block = launch.block;
 	about->rows = launch.rows;
 	about->blocks_max = launch.blocks_limit;
 	about->wave = traits->wave;
 	snprintf(about->builder, sizeof about->builder, "%s", builder);
-	snprintf(about->arguments, sizeof about->arguments, "%s", RMSNORM_ARGUMENTS);
+	snprintf(about->arguments, sizeof about->arguments, "%s", kernel->arguments);
 }
 
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error)

@@ -6,20 +6,35 @@
 #include <string.h>
 #include <strings.h>
 
+#include "kernels/compare.h"
+
 static uint64_t padded(uint64_t bytes)
 {
 	return (bytes + 255) & ~UINT64_C(255);
 }
 
-/* One set of buffers: guard, y, guard, x, weight. */
+static uint64_t tensor_bytes(const struct ft_tensor *tensor)
+{
+	return ((tensor->rows - 1) * tensor->stride + tensor->length) * ft_dtype_size(tensor->type);
+}
+
+/* One set of buffers: guard, the output, guard, the inputs. */
 static void lay_out(struct gpu *gpu)
 {
-	uint64_t element = ft_dtype_size(gpu->problem.dtype);
+	uint64_t at;
 
-	gpu->span = ((gpu->problem.m - 1) * gpu->problem.row_stride + gpu->problem.n) * element;
-	gpu->x_at = padded(GUARD + gpu->span + GUARD);
-	gpu->weight_at = gpu->x_at + padded(gpu->span);
-	gpu->set = gpu->weight_at + padded(gpu->problem.n * ft_dtype_size(gpu->problem.weight));
+	gpu->in = ft_tensors_find(&gpu->tensors, FT_INPUT_ROWS);
+	gpu->out = ft_tensors_find(&gpu->tensors, FT_OUTPUT);
+	gpu->span = tensor_bytes(&gpu->tensors.tensor[gpu->out]);
+	gpu->tensor_at[gpu->out] = GUARD;
+	gpu->inputs_at = at = padded(GUARD + gpu->span + GUARD);
+	for (uint32_t i = 0; i < gpu->tensors.count; i++) {
+		if (i == gpu->out)
+			continue;
+		gpu->tensor_at[i] = at;
+		at += padded(tensor_bytes(&gpu->tensors.tensor[i]));
+	}
+	gpu->set = at;
 }
 
 /* A set for each launch of a sample, so that none comes back in it, and what is read before each to clear the caches; within
@@ -27,8 +42,8 @@ static void lay_out(struct gpu *gpu)
 static int take_memory(struct gpu *gpu, struct ft_error *error)
 {
 	size_t available = 0, total = 0;
-	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap, scratch = padded(gpu->problem.n * 8),
-	         left;
+	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap,
+	         scratch = padded(gpu->tensors.tensor[gpu->out].length * 8), left;
 	const uint64_t least = padded(1 << 20);
 	int code = gpu_failed(
 	        gpu, gpu->hip.MemGetInfo(&available, &total), "the device does not tell its memory", error);
@@ -59,6 +74,8 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 	                 gpu, gpu->hip.Malloc((void **)&gpu->scratch, scratch), "cannot allocate", error)) ||
 	        (code = gpu_failed(
 	                 gpu, gpu->hip.Malloc((void **)&gpu->result, 256), "cannot allocate", error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->table, GPU_TABLE_BYTES),
+	                 "cannot allocate", error)) ||
 	        (code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->signs, SUMS * gpu_sums_bytes(gpu)),
 	                 "cannot allocate", error)))
 		return code;
@@ -141,7 +158,7 @@ static int submit_check(struct gpu *gpu, struct ft_error *error)
 	gpu_base_options(gpu->traits.arch, &options);
 	for (; count < options.count; count++)
 		text[count] = options.text[count];
-	text[count] = gpu_source_text(GPU_SOURCE_CHECK);
+	text[count] = gpu->code->check;
 	text[count + 1] = gpu->builder;
 	gpu_hash_text(text, count + 2, key);
 	if (gpu->check.data && strcmp(key, gpu->check_key) == 0) {
@@ -154,8 +171,8 @@ static int submit_check(struct gpu *gpu, struct ft_error *error)
 		gpu->check_tried = true;
 		return 0;
 	}
-	return gpu_pool_submit(
-	        gpu->pool, NULL, GPU_SOURCE_CHECK, gpu->traits.arch, text, options.count, error);
+	return gpu_pool_submit(gpu->pool, NULL, 2 * gpu->source + GPU_SOURCE_CHECK, gpu->traits.arch, text,
+	        options.count, error);
 }
 
 int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error)
@@ -163,7 +180,15 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 	struct gpu *gpu = gpu_of(self);
 
 	gpu->sweeping = true;
-	gpu->problem = rmsnorm_unpack(sweep->problem);
+	gpu->source = gpu_find_kernel(sweep->kernel->name);
+	gpu->code = ft_kernels_gpu[gpu->source];
+	if (!gpu->code)
+		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "this runner has no %s", sweep->kernel->name);
+	gpu->problem = *sweep->problem;
+	sweep->kernel->tensors(sweep->problem, &gpu->tensors);
+	if (!ft_tensors_known(&gpu->tensors))
+		return ft_fail(error, FT_E_UNAVAILABLE,
+		        "this runner knows kernels with one output and one input of the same shape");
 	gpu->index = sweep->device;
 	gpu->traits = gpu->device[sweep->device].traits;
 	gpu->seed = sweep->seed;

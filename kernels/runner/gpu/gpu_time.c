@@ -58,7 +58,7 @@ static int timed_launch(struct gpu *gpu, void *context, unsigned number, struct 
 	if (!timed->member)
 		return gpu_launch(gpu, gpu->kernel[NOTHING], 1, CHECK_BLOCK, nothing, error);
 	return gpu_launch_member(
-	        gpu, timed->member, timed->place, y_of(gpu, set), x_of(gpu, set), weight_of(gpu, set), error);
+	        gpu, timed->member, timed->place, out_of(gpu, set), in_of(gpu, set), set, error);
 }
 
 /* A graph of many launches, each on the next set of buffers; another place begins with another. No more launches than sets

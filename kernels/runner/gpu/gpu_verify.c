@@ -15,15 +15,33 @@ int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsi
 	        "cannot launch", error);
 }
 
-int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *y, void *x,
-        void *weight, struct ft_error *error)
+int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *out, void *in,
+        uint64_t set, struct ft_error *error)
 {
-	int64_t m = (int64_t)gpu->problem.m, stride = (int64_t)gpu->problem.row_stride;
-	float eps = (float)EPS;
-	void *arguments[] = {&y, &x, &weight, &m, &stride, &eps};
+	const struct ft_launch *launch = &member->launch;
+	struct ft_argument value[FT_ARGUMENTS_MAX];
+	void *tensor[FT_ARGUMENTS_MAX], *arguments[FT_ARGUMENTS_MAX];
 
-	return gpu_launch(gpu, member->place[place].function, member->launch.grid, member->launch.block,
-	        arguments, error);
+	memcpy(value, launch->argument, sizeof value);
+	for (uint32_t i = 0; i < launch->count; i++) {
+		uint32_t which = value[i].tensor;
+
+		switch (value[i].kind) {
+		case FT_ARGUMENT_TENSOR:
+			tensor[i] = which == gpu->out ? out
+			        : which == gpu->in    ? in
+			                              : tensor_of(gpu, which, set);
+			arguments[i] = &tensor[i];
+			break;
+		case FT_ARGUMENT_INT64:
+			arguments[i] = &value[i].int64;
+			break;
+		case FT_ARGUMENT_FLOAT:
+			arguments[i] = &value[i].float32;
+			break;
+		}
+	}
+	return gpu_launch(gpu, member->place[place].function, launch->grid, launch->block, arguments, error);
 }
 
 static uint64_t check_grid(const struct gpu *gpu, uint64_t wanted)
@@ -33,21 +51,33 @@ static uint64_t check_grid(const struct gpu *gpu, uint64_t wanted)
 
 int gpu_fill(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error)
 {
-	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
-	        stride = (int64_t)gpu->problem.row_stride, count = (int64_t)sets,
-	        set_bytes = (int64_t)gpu->set;
-	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
-	uint64_t seed = gpu->seed * UINT64_C(0x9e3779b97f4a7c15) + (first << 40);
-	void *x = x_of(gpu, first), *weight = weight_of(gpu, first);
-	void *rows[] = {&x, &m, &n, &stride, &type, &seed, &count, &set_bytes};
-	void *weights[] = {&weight, &n, &weight_type, &seed, &count, &set_bytes};
-	int code = gpu_launch(gpu, gpu->kernel[FILL_ROWS], check_grid(gpu, gpu->problem.m * sets),
-	        CHECK_BLOCK, rows, error);
+	int code = 0;
 
-	return code ? code
-	            : gpu_launch(gpu, gpu->kernel[FILL_WEIGHT],
-	                      check_grid(gpu, (gpu->problem.n * sets + CHECK_BLOCK - 1) / CHECK_BLOCK),
-	                      CHECK_BLOCK, weights, error);
+	for (uint32_t i = 0; i < gpu->tensors.count && !code; i++) {
+		const struct ft_tensor *tensor = &gpu->tensors.tensor[i];
+		int64_t rows = (int64_t)tensor->rows, length = (int64_t)tensor->length,
+		        stride = (int64_t)tensor->stride, count = (int64_t)sets,
+		        set_bytes = (int64_t)gpu->set;
+		int type = (int)tensor->type;
+		uint64_t seed = gpu->seed * UINT64_C(0x9e3779b97f4a7c15) + (first << 40) + i;
+		void *data = tensor_of(gpu, i, first);
+		void *by_row[] = {&data, &rows, &length, &stride, &type, &seed, &count, &set_bytes};
+		void *plain[] = {&data, &length, &type, &seed, &count, &set_bytes};
+
+		if (tensor->role == FT_OUTPUT)
+			continue;
+		if (tensor->fill == FT_FILL_ROWS) {
+			code = gpu_launch(gpu, gpu->kernel[FILL_ROWS], check_grid(gpu, tensor->rows * sets),
+			        CHECK_BLOCK, by_row, error);
+			continue;
+		}
+		/* From end to end, and what may lie between its rows too. */
+		length += (rows - 1) * stride;
+		code = gpu_launch(gpu, gpu->kernel[FILL_NUMBERS],
+		        check_grid(gpu, ((uint64_t)length * sets + CHECK_BLOCK - 1) / CHECK_BLOCK),
+		        CHECK_BLOCK, plain, error);
+	}
+	return code;
 }
 
 static int synchronize(const struct gpu *gpu, struct ft_error *error)
@@ -64,92 +94,120 @@ int gpu_fetch(const struct gpu *gpu, void *to, const void *from, uint64_t size, 
 	                      "cannot read from the device", error);
 }
 
-/* The problem of one packed row of this one. */
-static struct rmsnorm_problem row_problem(const struct gpu *gpu)
-{
-	struct rmsnorm_problem one = gpu->problem;
-
-	one.m = 1;
-	one.row_stride = one.n;
-	return one;
-}
-
+/* A row of a set, and what else its output depends on, as packed tensors of one row. */
 struct row_on_host {
-	void *x, *y, *weight;
-	double *want, *got;
+	struct ft_tensors tensors;
+	void *data[FT_TENSORS_MAX];
 };
 
 static void free_row(struct row_on_host *row)
 {
-	free(row->x);
-	free(row->y);
-	free(row->weight);
-	free(row->want);
-	free(row->got);
+	for (uint32_t i = 0; i < FT_TENSORS_MAX; i++)
+		free(row->data[i]);
 }
 
 static int fetch_row(
         const struct gpu *gpu, uint64_t set, uint64_t number, struct row_on_host *row, struct ft_error *error)
 {
-	uint64_t n = gpu->problem.n, element = ft_dtype_size(gpu->problem.dtype);
-	uint64_t weight = ft_dtype_size(gpu->problem.weight);
-	uint64_t at = number * gpu->problem.row_stride * element;
-	int code;
+	int code = 0;
 
 	memset(row, 0, sizeof *row);
-	row->x = malloc(n * element);
-	row->y = malloc(n * element);
-	row->weight = malloc(n * weight);
-	row->want = malloc(n * sizeof(double));
-	row->got = malloc(n * sizeof(double));
-	if (!row->x || !row->y || !row->weight || !row->want || !row->got) {
-		free_row(row);
-		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	row->tensors = gpu->tensors;
+	for (uint32_t i = 0; i < gpu->tensors.count && !code; i++) {
+		struct ft_tensor *tensor = &row->tensors.tensor[i];
+		uint64_t element = ft_dtype_size(tensor->type), size = tensor->length * element;
+		uint64_t at = number * tensor->stride * element;
+
+		if (tensor->role == FT_INPUT_SHARED) {
+			size += (tensor->rows - 1) * tensor->stride * element;
+			at = 0;
+		} else {
+			tensor->rows = 1;
+			tensor->stride = tensor->length;
+		}
+		row->data[i] = malloc(size);
+		code = row->data[i] ? gpu_fetch(gpu, row->data[i], tensor_of(gpu, i, set) + at, size, error)
+		                    : ft_fail(error, FT_E_MEMORY, "out of memory");
 	}
-	if ((code = gpu_fetch(gpu, row->x, x_of(gpu, set) + at, n * element, error)) ||
-	        (code = gpu_fetch(gpu, row->y, y_of(gpu, set) + at, n * element, error)) ||
-	        (code = gpu_fetch(gpu, row->weight, weight_of(gpu, set), n * weight, error)))
+	if (code)
 		free_row(row);
 	return code;
+}
+
+static const void *const *data_of(const struct row_on_host *row)
+{
+	return (const void *const *)row->data;
 }
 
 /* The device's float64 reference of one row is held against the host's. */
 static int check_reference(struct gpu *gpu, uint64_t number, struct ft_error *error)
 {
-	struct rmsnorm_problem one = row_problem(gpu);
-	int64_t n = (int64_t)gpu->problem.n, stride = (int64_t)gpu->problem.row_stride,
-	        row_number = (int64_t)number;
-	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight;
-	double inverse = 1.0 / (double)gpu->problem.n, eps = EPS;
-	void *out = gpu->scratch, *x = x_of(gpu, 0), *weight = weight_of(gpu, 0);
-	void *arguments[] = {
-	        &out, &x, &weight, &row_number, &n, &stride, &inverse, &eps, &type, &weight_type};
+	const uint64_t n = gpu->tensors.tensor[gpu->out].length;
+	int64_t row_number = (int64_t)number;
+	int which = (int)gpu->out;
+	void *out = gpu->scratch, *set = gpu->arena, *table = gpu->table;
+	void *arguments[] = {&out, &set, &table, &which, &row_number};
+	double *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
 	struct row_on_host row;
-	int code = gpu_launch(gpu, gpu->kernel[REFERENCE_ROW], 1, CHECK_BLOCK, arguments, error);
+	int code = -1;
 
-	if (code || (code = fetch_row(gpu, 0, number, &row, error)))
-		return code;
-	code = gpu_fetch(gpu, row.got, gpu->scratch, gpu->problem.n * sizeof(double), error);
-	struct ft_tensors tensors = rmsnorm_tensors(&one);
-	const void *data[] = {row.y, row.x, row.weight};
-
-	ft_reference_rows(&rmsnorm_reference, &tensors, data, 0, 1, row.want);
-	for (int64_t i = 0; i < n && !code; i++) {
-		double off = row.got[i] - row.want[i], size = row.want[i] < 0 ? -row.want[i] : row.want[i];
-
-		if (!(off <= 1e-12 * size + 1e-300 && off >= -1e-12 * size - 1e-300))
-			code = ft_fail(error, FT_E_UNAVAILABLE,
-			        "the device's float64 reference is wrong: row %" PRIu64 ", column %" PRId64
-			        ": %.17g, and %.17g on the host",
-			        number, i, row.got[i], row.want[i]);
+	if (!want || !got) {
+		ft_fail(error, FT_E_MEMORY, "out of memory");
+		goto out;
 	}
+	code = gpu_launch(gpu, gpu->kernel[REFERENCE_ROW], 1, CHECK_BLOCK, arguments, error);
+	if (code || (code = gpu_fetch(gpu, got, gpu->scratch, n * sizeof *got, error)) ||
+	        (code = fetch_row(gpu, 0, number, &row, error)))
+		goto out;
+	ft_reference_rows(gpu->code->reference, &row.tensors, data_of(&row), 0, 1, want);
 	free_row(&row);
+	for (uint64_t i = 0; i < n && !code; i++) {
+		double off = got[i] - want[i], size = want[i] < 0 ? -want[i] : want[i];
+		double least = gpu->tensors.tensor[gpu->out].absolute * 1e-6 + 1e-300;
+
+		if (!(off <= 1e-12 * size + least && off >= -1e-12 * size - least))
+			code = ft_fail(error, FT_E_UNAVAILABLE,
+			        "the device's float64 reference is wrong: row %" PRIu64 ", column %" PRIu64
+			        ": %.17g, and %.17g on the host",
+			        number, i, got[i], want[i]);
+	}
+out:
+	free(want);
+	free(got);
 	return code;
+}
+
+/* A tensor as gpu_check.hip knows it. */
+struct on_device {
+	int64_t at, rows, length, stride;
+	double inverse, absolute;
+	int32_t type, role;
+};
+
+static int put_table(struct gpu *gpu, struct ft_error *error)
+{
+	struct on_device table[FT_TENSORS_MAX] = {{0}};
+
+	_Static_assert(sizeof table <= GPU_TABLE_BYTES, "the table has no room");
+	for (uint32_t i = 0; i < gpu->tensors.count; i++) {
+		const struct ft_tensor *tensor = &gpu->tensors.tensor[i];
+
+		table[i] = (struct on_device){.at = (int64_t)gpu->tensor_at[i],
+		        .rows = (int64_t)tensor->rows,
+		        .length = (int64_t)tensor->length,
+		        .stride = (int64_t)tensor->stride,
+		        .inverse = 1.0 / (double)tensor->length,
+		        .absolute = tensor->absolute,
+		        .type = (int32_t)tensor->type,
+		        .role = (int32_t)tensor->role};
+	}
+	return gpu_failed(gpu, gpu->hip.MemcpyHtoD(gpu->table, table, sizeof table),
+	        "cannot write to the device", error);
 }
 
 int gpu_get_ready(struct gpu *gpu, struct ft_error *error)
 {
-	static const char *const names[CHECK_KERNELS] = {"fill_rows", "fill_weight", "check_rows",
+	static const char *const names[CHECK_KERNELS] = {"fill_rows", "fill_numbers", "check_rows",
 	        "reference_row", "nothing", "read_all", "fill_sets", "sign_sets"};
 	int code;
 
@@ -178,9 +236,11 @@ int gpu_get_ready(struct gpu *gpu, struct ft_error *error)
 		             gpu->hip.ModuleGetFunction(&gpu->kernel[i], gpu->check_module, names[i]),
 		             "cannot find the checking code", error)))
 			return code;
-	if ((code = gpu_fill(gpu, 0, gpu->sets, error)) || (code = check_reference(gpu, 0, error)) ||
-	        (code = check_reference(gpu, gpu->problem.m / 2, error)) ||
-	        (code = check_reference(gpu, gpu->problem.m - 1, error)))
+	const uint64_t rows = gpu->tensors.tensor[gpu->out].rows;
+
+	if ((code = put_table(gpu, error)) || (code = gpu_fill(gpu, 0, gpu->sets, error)) ||
+	        (code = check_reference(gpu, 0, error)) || (code = check_reference(gpu, rows / 2, error)) ||
+	        (code = check_reference(gpu, rows - 1, error)))
 		return code;
 	if ((code = gpu_sign_inputs(gpu, gpu->sets, gpu->input_sign, error)))
 		return code;
@@ -200,8 +260,8 @@ int gpu_load_member(struct gpu *gpu, struct member *member, unsigned at, struct 
 	if ((code = gpu_failed(gpu, gpu->hip.ModuleLoadData(&place->module, member->code.data),
 	             "cannot load the code object", error)) ||
 	        (code = gpu_failed(gpu,
-	                 gpu->hip.ModuleGetFunction(&place->function, place->module, RMSNORM_KERNEL_NAME),
-	                 "the code object has no " RMSNORM_KERNEL_NAME, error)))
+	                 gpu->hip.ModuleGetFunction(&place->function, place->module, gpu->code->symbol),
+	                 "the code object lacks the kernel", error)))
 		return code;
 	return 0;
 }
@@ -214,19 +274,16 @@ int gpu_look_anew(const struct gpu *gpu, struct ft_error *error)
 
 int gpu_look(const struct gpu *gpu, const struct gpu_look *look, struct ft_error *error)
 {
-	int64_t m = (int64_t)gpu->problem.m, n = (int64_t)gpu->problem.n,
-	        stride = (int64_t)gpu->problem.row_stride;
 	int64_t guard = GUARD, sets = (int64_t)look->sets, set_bytes = (int64_t)gpu->set,
 	        turn = (int64_t)look->turn;
-	int type = (int)gpu->problem.dtype, weight_type = (int)gpu->problem.weight, gaps = !look->in_place;
+	int which = (int)gpu->out, gaps = !look->in_place;
 	unsigned poison = POISON;
-	double inverse = 1.0 / (double)gpu->problem.n, eps = EPS;
-	void *y = y_of(gpu, 0), *x = x_of(gpu, 0), *weight = weight_of(gpu, 0), *result = gpu->result;
+	void *first = gpu->arena, *table = gpu->table, *result = gpu->result;
 	const void *sign = look->sign, *known = look->known_to;
-	void *arguments[] = {&y, &x, &weight, &m, &n, &stride, &inverse, &eps, &type, &weight_type, &result,
-	        &guard, &poison, &gaps, &sets, &set_bytes, &turn, &sign, &known};
+	void *arguments[] = {&first, &table, &which, &result, &guard, &poison, &gaps, &sets, &set_bytes,
+	        &turn, &sign, &known};
 	/* A multiple of the blocks that take one set. */
-	uint64_t rows = check_grid(gpu, gpu->problem.m);
+	uint64_t rows = check_grid(gpu, gpu->tensors.tensor[gpu->out].rows);
 
 	return gpu_launch(gpu, gpu->kernel[CHECK_ROWS],
 	        rows * at_most(look->sets, check_grid(gpu, gpu->traits.units * 16 / rows)), CHECK_BLOCK,
@@ -251,7 +308,7 @@ int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t 
 		        "it writes outside of its rows%s: %" PRIu64 " bytes, one of them %" PRId64
 		        " bytes from the output's begin",
 		        how, found[1], (int64_t)(~found[2] - GUARD));
-	else if ((double)worst > ft_dtype_error(gpu->problem.dtype))
+	else if ((double)worst > gpu->tensors.tensor[gpu->out].relative)
 		ft_fail(error, FT_E_UNAVAILABLE, "row %" PRIu64 "%s is wrong by %g", *row, how,
 		        (double)worst);
 	else
@@ -262,7 +319,6 @@ int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t 
 /* What is wrong with a row of set 0, in the host's own words, where it comes to the same. */
 static int explain(const struct gpu *gpu, uint64_t number, struct ft_error *error)
 {
-	struct rmsnorm_problem one = row_problem(gpu);
 	struct ft_worst element_at = {0};
 	struct ft_error told = *error;
 	struct row_on_host row;
@@ -270,12 +326,9 @@ static int explain(const struct gpu *gpu, uint64_t number, struct ft_error *erro
 
 	if (code)
 		return code;
-	struct ft_tensors tensors = rmsnorm_tensors(&one);
-	const void *data[] = {row.y, row.x, row.weight};
-
-	ft_compare_rows(&rmsnorm_reference, &tensors, data, 0, 1, &element_at);
+	ft_compare_rows(gpu->code->reference, &row.tensors, data_of(&row), 0, 1, &element_at);
 	element_at.row = number;
-	if (ft_worst_check(&element_at, &tensors.tensor[RMSNORM_OUTPUT], error) == 0)
+	if (ft_worst_check(&element_at, &row.tensors.tensor[gpu->out], error) == 0)
 		ft_fail(error, FT_E_UNAVAILABLE, "%.200s on the device and right when read back",
 		        told.message);
 	free_row(&row);
@@ -287,20 +340,20 @@ static int explain(const struct gpu *gpu, uint64_t number, struct ft_error *erro
 static int run_and_check(
         struct gpu *gpu, const struct member *member, bool in_place, double *largest, struct ft_error *error)
 {
-	void *y = y_of(gpu, 0), *x = x_of(gpu, 0), *weight = weight_of(gpu, 0);
+	void *out = out_of(gpu, 0), *in = in_of(gpu, 0);
 	uint64_t row = 0;
 	int code;
 
 	if ((code = gpu_failed(gpu,
 	             gpu->hip.MemsetD8Async(
-	                     y_of(gpu, 0) - GUARD, POISON, GUARD + gpu->span + GUARD, gpu->stream),
+	                     out_of(gpu, 0) - GUARD, POISON, GUARD + gpu->span + GUARD, gpu->stream),
 	             "cannot poison the output", error)))
 		return code;
 	if (in_place &&
-	        (code = gpu_failed(gpu, gpu->hip.MemcpyDtoDAsync(y, x, gpu->span, gpu->stream),
+	        (code = gpu_failed(gpu, gpu->hip.MemcpyDtoDAsync(out, in, gpu->span, gpu->stream),
 	                 "cannot copy the input", error)))
 		return code;
-	if ((code = gpu_launch_member(gpu, member, 0, y, in_place ? y : x, weight, error)) ||
+	if ((code = gpu_launch_member(gpu, member, 0, out, in_place ? out : in, 0, error)) ||
 	        (code = gpu_look_anew(gpu, error)) ||
 	        (code = gpu_look(gpu, &(struct gpu_look){.sets = 1, .in_place = in_place}, error)))
 		return code;
@@ -324,7 +377,7 @@ int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft
 	gpu->launched = false;
 	gpu->audited = 0;
 	code = run_and_check(gpu, member, false, largest, error);
-	if (!code)
+	if (!code && gpu->tensors.tensor[gpu->out].in_place)
 		code = run_and_check(gpu, member, true, largest, error);
 	/* An output that is wrong by a changed input is told as that. */
 	if (code < 0 || (changed = gpu_check_inputs(gpu, 1, error)) == 0)

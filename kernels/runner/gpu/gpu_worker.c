@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu_sources.h"
 #include "kernels/host.h"
+#include "kernels/kernel.h"
 #include "kernels/runner/backend.h"
 #include "kernels/runner/gpu/hip.h"
 #include "kernels/runner/gpu/pipe_io.h"
@@ -58,14 +58,29 @@ struct gpu_pool {
 	struct work *first, **last;
 };
 
-const char *gpu_source_text(enum gpu_source source)
+unsigned gpu_find_kernel(const char *name)
 {
-	return source == GPU_SOURCE_RMSNORM ? source_rmsnorm : source_gpu_check;
+	unsigned i = 0;
+
+	while (ft_kernels_gpu[i] && strcmp(ft_kernels_gpu[i]->name, name) != 0)
+		i++;
+	return i;
 }
 
-const char *gpu_source_name(enum gpu_source source)
+const char *gpu_source_text(unsigned source)
 {
-	return source == GPU_SOURCE_RMSNORM ? "rmsnorm.hip" : "gpu_check.hip";
+	const struct ft_kernel_gpu *kernel = ft_kernels_gpu[source / 2];
+
+	return source % 2 == GPU_SOURCE_KERNEL ? kernel->source : kernel->check;
+}
+
+static unsigned count_sources(void)
+{
+	unsigned kernels = 0;
+
+	while (ft_kernels_gpu[kernels])
+		kernels++;
+	return 2 * kernels;
 }
 
 void gpu_clear_environment(void)
@@ -112,7 +127,7 @@ static int compile(
 		text += strlen(text) + 1;
 	}
 	failed = rtc->CreateProgram(&program, gpu_source_text(question->source),
-	        gpu_source_name(question->source), 0, NULL, NULL);
+	        question->source % 2 == GPU_SOURCE_KERNEL ? "kernel.hip" : "check.hip", 0, NULL, NULL);
 	if (!failed)
 		failed = rtc->CompileProgram(program, (int)question->options, option);
 	if (program && rtc->GetProgramLogSize(program, &size) == 0 && size > 0 && (log = malloc(size + 1))) {
@@ -156,7 +171,7 @@ int gpu_worker_main(void)
 		rtc.Wake(&ignored);
 	while (pipe_read_all(STDIN_FILENO, &question, sizeof question) == 0) {
 		if (question.magic != MAGIC || question.size > sizeof text ||
-		        question.options > GPU_OPTIONS_MAX || question.source >= GPU_SOURCES ||
+		        question.options > GPU_OPTIONS_MAX || question.source >= count_sources() ||
 		        pipe_read_all(STDIN_FILENO, text, question.size) < 0)
 			return 1;
 		if (!loaded) {
@@ -283,7 +298,7 @@ failed:
 	return -1;
 }
 
-int gpu_pool_submit(struct gpu_pool *pool, void *tag, enum gpu_source source, const char *target,
+int gpu_pool_submit(struct gpu_pool *pool, void *tag, unsigned source, const char *target,
         const char *const *option, unsigned options, struct ft_error *error)
 {
 	size_t size = 0;

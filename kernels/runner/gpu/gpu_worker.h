@@ -13,10 +13,11 @@
 
 enum { GPU_WORKERS_MAX = 32, GPU_OPTIONS_MAX = 32 };
 
-/* The sources that are embedded in the program. */
-enum gpu_source { GPU_SOURCE_RMSNORM, GPU_SOURCE_CHECK, GPU_SOURCES };
-const char *gpu_source_text(enum gpu_source source);
-const char *gpu_source_name(enum gpu_source source);
+/* The sources that are embedded in the program: of kernel i in ft_kernels_gpu, 2 * i and one of these. */
+enum { GPU_SOURCE_KERNEL, GPU_SOURCE_CHECK };
+const char *gpu_source_text(unsigned source);
+/* Which of ft_kernels_gpu; that of its end if there is no such kernel. */
+unsigned gpu_find_kernel(const char *name);
 
 struct gpu_compiled {
 	void *tag; /* of gpu_pool_submit */
@@ -36,7 +37,7 @@ int gpu_pool_open(struct gpu_pool **pool, unsigned workers, struct ft_error *err
 /* Ends what is being compiled, too. */
 void gpu_pool_close(struct gpu_pool *pool);
 /* Queues one. `target` is for words in an error: "this compiler does not know gfx1201". */
-int gpu_pool_submit(struct gpu_pool *pool, void *tag, enum gpu_source source, const char *target,
+int gpu_pool_submit(struct gpu_pool *pool, void *tag, unsigned source, const char *target,
         const char *const *option, unsigned options, struct ft_error *error);
 /* Waits for one: 1 and it, 0 if nothing is pending, -1 if no process can be started, FT_BACKEND_ENDED when `until_ns` has
  * come, monotonic; 0: never. */

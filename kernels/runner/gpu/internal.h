@@ -24,15 +24,14 @@ enum {
 	TARGET_NS = 100000, /* that a sample should take */
 	PATHS_MAX = 60,     /* the daemon looks at 64 at most */
 	AUDIT_SETS = 64,
-	PLACES = 8, /* of a config's code and first buffers */
-	PARTS = 2,  /* places in a sample; a divisor of PLACES */
+	GPU_TABLE_BYTES = 1024, /* of the tensors, on the device */
+	PLACES = 8,             /* of a config's code and first buffers */
+	PARTS = 2,              /* places in a sample; a divisor of PLACES */
 };
-
-#define EPS RMSNORM_EPS
 
 enum check_kernel {
 	FILL_ROWS,
-	FILL_WEIGHT,
+	FILL_NUMBERS,
 	CHECK_ROWS,
 	REFERENCE_ROW,
 	NOTHING,
@@ -55,7 +54,7 @@ struct placed {
 };
 
 struct member {
-	struct rmsnorm_launch launch;
+	struct ft_launch launch;
 	char launch_text[64];
 	char key[FT_HASH_SIZE];
 	bool compiling;       /* handed to the pool, and not come back */
@@ -82,7 +81,7 @@ struct gpu {
 	const char *path[PATHS_MAX + 1];
 	unsigned unnamed; /* places for which there was no room */
 	struct gpu_pool *pool;
-	/* The checking code is the same for all sweeps of an architecture. */
+	/* The checking code is the same for all sweeps of a kernel and an architecture. */
 	struct gpu_code check;
 	char check_key[FT_HASH_SIZE];
 	struct ft_nvidia *nvidia; /* open from the first sweep on, if there is one */
@@ -91,7 +90,12 @@ struct gpu {
 
 	/* ---- of one sweep ---- */
 	bool sweeping;
-	struct rmsnorm_problem problem;
+	unsigned source;                  /* of ft_kernels_gpu */
+	const struct ft_kernel_gpu *code; /* that one */
+	struct ft_problem problem;
+	struct ft_tensors tensors;
+	uint32_t in, out;                   /* which of them */
+	uint64_t tensor_at[FT_TENSORS_MAX]; /* where row 0 of each lies in a set */
 	struct ft_traits traits;
 	size_t index; /* of the device */
 	uint64_t seed, memory_cap;
@@ -120,15 +124,15 @@ struct gpu {
 	hip_stream stream;
 	hip_event before, start, stop; /* the probe lies between the first two, the graphs behind it */
 	char *arena, *flush, *result, *scratch, *signs;
-	uint64_t span; /* bytes of x, and of y */
-	uint64_t x_at; /* offset of x in a set; y is at GUARD */
-	uint64_t weight_at;
-	uint64_t set; /* bytes of one */
+	char *table;        /* the tensors, as gpu_check.hip knows them */
+	uint64_t span;      /* bytes of the input of rows, and of the output */
+	uint64_t inputs_at; /* offset in a set of the first input; the output is at GUARD */
+	uint64_t set;       /* bytes of one */
 	uint64_t sets;
 	uint64_t flush_bytes, flush_room; /* read before a sample, and there to be read */
 	/* Of a launch behind so many bytes read as all samples are, and behind as many as there is room for; 0: not looked at. */
 	uint64_t near_ps, far_ps;
-	/* Sums over what lies in each set (gpu_check.hip): inputs and weights as they were made, and as they are. */
+	/* Sums over what lies in each set (gpu_check.hip): inputs as they were made, and as they are. */
 	uint64_t *input_sign, *seen_sign;
 	bool launched;                  /* something ran since the inputs were looked at last */
 	size_t audited;                 /* 1 + which; 0: none */
@@ -168,19 +172,19 @@ static inline uint64_t gpu_sums_bytes(const struct gpu *gpu)
 	return (gpu->sets + 1) / 2 * 16;
 }
 
-static inline char *y_of(const struct gpu *gpu, uint64_t set)
+static inline char *tensor_of(const struct gpu *gpu, uint32_t tensor, uint64_t set)
 {
-	return gpu->arena + set * gpu->set + GUARD;
+	return gpu->arena + set * gpu->set + gpu->tensor_at[tensor];
 }
 
-static inline char *x_of(const struct gpu *gpu, uint64_t set)
+static inline char *out_of(const struct gpu *gpu, uint64_t set)
 {
-	return gpu->arena + set * gpu->set + gpu->x_at;
+	return tensor_of(gpu, gpu->out, set);
 }
 
-static inline char *weight_of(const struct gpu *gpu, uint64_t set)
+static inline char *in_of(const struct gpu *gpu, uint64_t set)
 {
-	return gpu->arena + set * gpu->set + gpu->weight_at;
+	return tensor_of(gpu, gpu->in, set);
 }
 
 /* 0, FT_BACKEND_LOST after what no call in this process survives, or -1; with `what` failed, and why. */
@@ -211,9 +215,10 @@ int gpu_get_ready(struct gpu *gpu, struct ft_error *error);
 int gpu_load_member(struct gpu *gpu, struct member *member, unsigned place, struct ft_error *error);
 int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsigned block, void **arguments,
         struct ft_error *error);
-int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *y, void *x,
-        void *weight, struct ft_error *error);
-/* Inputs and weights of so many sets, from the seed; the same each time. */
+/* `set`: whose other inputs it takes. */
+int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *out, void *in,
+        uint64_t set, struct ft_error *error);
+/* Inputs of so many sets, from the seed; the same each time. */
 int gpu_fill(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error);
 /* Waits for what was launched before. */
 int gpu_fetch(const struct gpu *gpu, void *to, const void *from, uint64_t size, struct ft_error *error);
@@ -230,9 +235,9 @@ int gpu_look(const struct gpu *gpu, const struct gpu_look *look, struct ft_error
 /* Waits, and judges by what was found: 0, 1 if it is wrong, or as gpu_failed. `how` is said of it; `row` gets the worst, or
  * UINT64_MAX where something else was written to. */
 int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t *row, struct ft_error *error);
-/* Of the inputs and weights of the first so many sets, into `sign`. */
+/* Of the inputs of the first so many sets, into `sign`. */
 int gpu_sign_inputs(struct gpu *gpu, uint64_t sets, uint64_t *sign, struct ft_error *error);
-/* 1 if an input or a weight of the first so many sets is not what it was; then it is again. */
+/* 1 if an input of the first so many sets is not what it was; then it is again. */
 int gpu_check_inputs(struct gpu *gpu, uint64_t sets, struct ft_error *error);
 /* Launches that are kept in a graph, each made by `launch` of its number. */
 int gpu_capture(struct gpu *gpu, unsigned launches,
