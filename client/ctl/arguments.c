@@ -9,7 +9,7 @@
 #include "kernels/kernel.h"
 #include "proto/messages.h"
 
-enum { VALUES_MAX = 256, PROBLEMS_MAX = 65536 };
+enum { VALUES_MAX = 256, PROBLEMS_MAX = 65536, KERNELS_SIZE = 256 };
 
 /* ---- options ---- */
 
@@ -512,12 +512,25 @@ static enum ctl_exit make_problems(const struct ctl *ctl, const struct command *
 	return CTL_DONE;
 }
 
+static const char *kernel_names(char text[KERNELS_SIZE])
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel != NULL && length < KERNELS_SIZE;
+	        kernel++)
+		length += (size_t)snprintf(text + length, KERNELS_SIZE - length, "%s%s",
+		        length > 0 ? ", " : "", (*kernel)->name);
+	return text;
+}
+
 enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command, int count, char **words,
         const struct own_options *own, bool lists, struct problems *problems)
 {
 	struct axes axes = {0};
 	const struct ft_kernel *kernel;
 	enum ctl_exit status;
+	char names[KERNELS_SIZE];
 	int place;
 
 	*problems = (struct problems){0};
@@ -525,7 +538,8 @@ enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command
 	if (status != CTL_DONE)
 		return status;
 	if (place == count || words[place][0] == '\0')
-		return ctl_usage(command, "%s needs a kernel, such as rmsnorm", command->name);
+		return ctl_usage(
+		        command, "%s needs a kernel, such as %s", command->name, kernel_names(names));
 	axes.kernel = words[place];
 	kernel = ft_kernel_find(axes.kernel);
 	/* The fields are the same for every kind of device. */
@@ -599,14 +613,14 @@ static void explain_field(const struct ft_schema_field_def *field)
 
 void arguments_explain_kernel(const char *name)
 {
-	const struct ft_kernel *kernel = ft_kernel_find(name == NULL ? "rmsnorm" : name);
-	const struct ft_schema *schema;
+	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel != NULL; kernel++) {
+		const struct ft_schema *schema = (*kernel)->schema("cpu");
 
-	if (kernel == NULL)
-		return;
-	schema = kernel->schema("cpu");
-	printf("Fields of %s:\n", schema->kernel);
-	for (uint32_t i = 0; i < schema->field_count; i++)
-		explain_field(&schema->field[i]);
-	puts("");
+		if (name != NULL && strcmp(name, (*kernel)->name) != 0)
+			continue;
+		printf("Fields of %s:\n", schema->kernel);
+		for (uint32_t i = 0; i < schema->field_count; i++)
+			explain_field(&schema->field[i]);
+		puts("");
+	}
 }
