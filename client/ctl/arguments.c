@@ -291,7 +291,7 @@ static enum ctl_exit refuse_option(
 	struct flytune_error error = {.code = FLYTUNE_E_UNKNOWN_FIELD};
 	size_t length = 0;
 
-	snprintf(error.word, sizeof error.word, "%s", flytune_code_word(error.code));
+	snprintf(error.word, sizeof error.word, "%s", flytune_result_word(error.code));
 	snprintf(error.field, sizeof error.field, "%s", field);
 	for (uint32_t i = 0; i < axes->schema->field_count && length < sizeof error.bound; i++)
 		length += (size_t)snprintf(error.bound + length, sizeof error.bound - length, "%s%s",

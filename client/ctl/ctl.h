@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
 
 enum ctl_exit {
 	CTL_DONE = 0,

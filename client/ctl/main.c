@@ -75,7 +75,7 @@ static void print_command_help(const struct command *command, const char *kernel
 	print_general_options();
 }
 
-static enum ctl_exit exit_of(enum flytune_code code)
+static enum ctl_exit exit_of(enum flytune_result code)
 {
 	switch (code) {
 	case FLYTUNE_E_AWAY:

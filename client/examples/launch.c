@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 /* ---- the driver ---- */
 

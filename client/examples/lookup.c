@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 static void print(int64_t m, int64_t n, const struct flytune_answer *answer)
 {
@@ -24,7 +25,7 @@ static int ask(flytune_client *client, int64_t m, int64_t n)
 	struct flytune_answer answer;
 	struct flytune_error error;
 	flytune_problem *problem;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_rmsnorm_init(&shape);
 	shape.m = m;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 enum { SHAPES_MAX = 64 };
 

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <flytune/admin.h>
 #include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 static int on_event(void *data, const struct flytune_event *event)
 {
@@ -18,11 +20,11 @@ static int on_event(void *data, const struct flytune_event *event)
 	return 0;
 }
 
-static enum flytune_code tune(flytune_client *client, const flytune_problem *problem,
+static enum flytune_result tune(flytune_client *client, const flytune_problem *problem,
         struct flytune_answer *answer, struct flytune_error *error)
 {
 	struct flytune_job job;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_job_init(&job);
 	code = flytune_tune(client, problem, NULL, &job, answer, error);
@@ -42,7 +44,7 @@ int main(int count, char **words)
 	struct flytune_error error;
 	flytune_client *client = flytune_open(NULL, &error);
 	flytune_problem *problem = NULL;
-	enum flytune_code code = FLYTUNE_E_OTHER;
+	enum flytune_result code = FLYTUNE_E_OTHER;
 
 	flytune_rmsnorm_init(&shape);
 	shape.m = count > 1 ? strtoll(words[1], NULL, 10) : 64;

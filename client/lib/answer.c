@@ -21,7 +21,7 @@ const char *flytune_source_word(enum flytune_source source)
 	return (size_t)source < SOURCE_COUNT ? source_words[source] : "unknown";
 }
 
-static enum flytune_source source_of(const char *word)
+enum flytune_source answer_source(const char *word)
 {
 	for (size_t i = 1; i < SOURCE_COUNT; i++) {
 		if (strcmp(source_words[i], word) == 0)
@@ -59,7 +59,7 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 		return -1;
 	memset(answer, 0, sizeof *answer);
 	answer->size = sizeof *answer;
-	answer->source = source_of(read.source);
+	answer->source = answer_source(read.source);
 	snprintf(answer->reason, sizeof answer->reason, "%s", read.reason);
 	snprintf(answer->device, sizeof answer->device, "%s", read.device);
 	snprintf(answer->store, sizeof answer->store, "%s", connection->hello.store);

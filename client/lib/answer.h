@@ -4,6 +4,8 @@
 
 #include "client/lib/handle.h"
 
+/* FLYTUNE_SOURCE_UNKNOWN for a word of a newer daemon. */
+enum flytune_source answer_source(const char *word);
 /* Copies knobs; returns their count. */
 uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX]);
 /* From a message's `answer`, under the store that the connection serves; with how long it stands, unless `terms` is

@@ -8,7 +8,7 @@
 #include "client/lib/problem.h"
 #include "client/lib/sized.h"
 
-static enum flytune_code change_answer(flytune_client *client, const char *method,
+static enum flytune_result change_answer(flytune_client *client, const char *method,
         struct ft_change_request *request, const flytune_problem *problem, const char *device,
         struct flytune_change *change, struct flytune_error *out)
 {
@@ -18,7 +18,7 @@ static enum flytune_code change_answer(flytune_client *client, const char *metho
 	struct connection *connection;
 	struct ft_envelope reply;
 	struct ft_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (change != NULL && sized_length(change) < sizeof change->size)
 		return outcome_unsized(out, "flytune_change");
@@ -43,7 +43,7 @@ static enum flytune_code change_answer(flytune_client *client, const char *metho
 	return FLYTUNE_OK;
 }
 
-enum flytune_code flytune_pin(flytune_client *client, const flytune_problem *problem, const char *device,
+enum flytune_result flytune_pin(flytune_client *client, const flytune_problem *problem, const char *device,
         const struct flytune_knob *knobs, size_t count, struct flytune_change *change,
         struct flytune_error *out)
 {
@@ -67,7 +67,7 @@ enum flytune_code flytune_pin(flytune_client *client, const flytune_problem *pro
 	return change_answer(client, "pin", &request, problem, device, change, out);
 }
 
-enum flytune_code flytune_unpin(flytune_client *client, const flytune_problem *problem, const char *device,
+enum flytune_result flytune_unpin(flytune_client *client, const flytune_problem *problem, const char *device,
         struct flytune_change *change, struct flytune_error *out)
 {
 	struct ft_change_request request = {0};
@@ -75,7 +75,7 @@ enum flytune_code flytune_unpin(flytune_client *client, const flytune_problem *p
 	return change_answer(client, "unpin", &request, problem, device, change, out);
 }
 
-enum flytune_code flytune_forget(flytune_client *client, const flytune_problem *problem, const char *device,
+enum flytune_result flytune_forget(flytune_client *client, const flytune_problem *problem, const char *device,
         struct flytune_change *change, struct flytune_error *out)
 {
 	struct ft_change_request request = {0};
@@ -83,13 +83,13 @@ enum flytune_code flytune_forget(flytune_client *client, const flytune_problem *
 	return change_answer(client, "forget", &request, problem, device, change, out);
 }
 
-static enum flytune_code set_paused(flytune_client *client, const char *method, struct flytune_error *out)
+static enum flytune_result set_paused(flytune_client *client, const char *method, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct ft_empty request = {0};
 	struct connection *connection;
 	struct ft_envelope reply;
-	enum flytune_code code =
+	enum flytune_result code =
 	        client_ask(client, method, &ft_empty_message, &request, &connection, &reply, out);
 
 	if (code == FLYTUNE_OK)
@@ -97,12 +97,12 @@ static enum flytune_code set_paused(flytune_client *client, const char *method, 
 	return code;
 }
 
-enum flytune_code flytune_pause(flytune_client *client, struct flytune_error *out)
+enum flytune_result flytune_pause(flytune_client *client, struct flytune_error *out)
 {
 	return set_paused(client, "pause", out);
 }
 
-enum flytune_code flytune_resume(flytune_client *client, struct flytune_error *out)
+enum flytune_result flytune_resume(flytune_client *client, struct flytune_error *out)
 {
 	return set_paused(client, "resume", out);
 }

@@ -69,7 +69,7 @@ static int read_code(struct ft_view body, flytune_code_object **object, struct f
 	return 0;
 }
 
-enum flytune_code flytune_code(flytune_client *client, const flytune_problem *problem, const char *device,
+enum flytune_result flytune_code(flytune_client *client, const flytune_problem *problem, const char *device,
         flytune_code_object **object, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -77,7 +77,7 @@ enum flytune_code flytune_code(flytune_client *client, const flytune_problem *pr
 	struct connection *connection;
 	struct ft_envelope reply;
 	struct ft_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (client_device(client, device, request.device, &error) != 0)
 		return outcome(out, &error);
@@ -96,13 +96,22 @@ enum flytune_code flytune_code(flytune_client *client, const flytune_problem *pr
 
 const void *flytune_code_data(const flytune_code_object *object, size_t *length)
 {
-	*length = object->length;
+	if (length != NULL)
+		*length = object->length;
 	return object->data;
 }
 
-void flytune_code_describe(const flytune_code_object *object, struct flytune_code_info *info)
+int flytune_code_describe(const flytune_code_object *object, struct flytune_code_info *info)
 {
-	sized_out(info, &object->info, sizeof object->info);
+	return sized_out(info, &object->info, sizeof object->info);
+}
+
+uint32_t flytune_code_blocks(const struct flytune_code_info *info, int64_t scale)
+{
+	uint64_t rows = info->rows > 0 ? info->rows : 1;
+	uint64_t blocks = scale > 0 ? ((uint64_t)scale + rows - 1) / rows : 1;
+
+	return blocks < info->blocks_max ? (uint32_t)blocks : info->blocks_max;
 }
 
 void flytune_code_free(flytune_code_object *object)

@@ -54,7 +54,7 @@ flytune_device_list *device_list_read(struct ft_view data, struct ft_error *erro
 	return list;
 }
 
-enum flytune_code flytune_devices(
+enum flytune_result flytune_devices(
         flytune_client *client, flytune_device_list **list, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -64,7 +64,7 @@ enum flytune_code flytune_devices(
 	struct ft_envelope reply;
 	struct ft_error error;
 	flytune_device_list *made = NULL;
-	enum flytune_code code =
+	enum flytune_result code =
 	        client_ask(client, "devices", &ft_empty_message, &request, &connection, &reply, out);
 
 	if (code != FLYTUNE_OK)

@@ -2,6 +2,8 @@
 #ifndef FLYTUNE_CLIENT_DEVICE_H
 #define FLYTUNE_CLIENT_DEVICE_H
 
+#include <flytune/admin.h>
+
 #include "client/lib/handle.h"
 
 /* A fresh list; NULL on failure. */

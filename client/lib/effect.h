@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
 
 /* Fills in all but the name and `changes_bits`, which are the schema's. */
 void effect_measure(struct flytune_effect *effect, const struct flytune_trial *trial, size_t count);

@@ -641,7 +641,7 @@ enum call_result client_call_own(flytune_client *client, const char *method, con
 	return result;
 }
 
-enum flytune_code client_ask(flytune_client *client, const char *method, const struct ft_message *message,
+enum flytune_result client_ask(flytune_client *client, const char *method, const struct ft_message *message,
         const void *body, struct connection **connection, struct ft_envelope *reply,
         struct flytune_error *out)
 {

@@ -97,7 +97,7 @@ enum call_result client_call_own(flytune_client *client, const char *method, con
 
 /* For calls other than lookups: client_enter, client_call and the usual deadline. FLYTUNE_OK, or the error.
  */
-enum flytune_code client_ask(flytune_client *client, const char *method, const struct ft_message *message,
+enum flytune_result client_ask(flytune_client *client, const char *method, const struct ft_message *message,
         const void *body, struct connection **connection, struct ft_envelope *reply,
         struct flytune_error *out);
 

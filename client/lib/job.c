@@ -110,7 +110,7 @@ static int read_tuned(struct ft_view body, const struct connection *connection, 
 	return 0;
 }
 
-enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *problem,
+enum flytune_result flytune_tune(flytune_client *client, const flytune_problem *problem,
         const struct flytune_tune_options *given, struct flytune_job *job, struct flytune_answer *answer,
         struct flytune_error *out)
 {
@@ -122,7 +122,7 @@ enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *pr
 	struct connection *connection;
 	struct ft_envelope reply;
 	struct ft_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_tune_options_init(&options);
 	if (given != NULL && !sized_in(&options, sizeof options, given))
@@ -154,14 +154,14 @@ enum flytune_code flytune_tune(flytune_client *client, const flytune_problem *pr
 	return FLYTUNE_OK;
 }
 
-enum flytune_code flytune_cancel(
+enum flytune_result flytune_cancel(
         flytune_client *client, const struct flytune_job *job, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct ft_job_request request;
 	struct connection *connection;
 	struct ft_envelope reply;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (!job_request(job, &request))
 		return outcome_unsized(out, "flytune_job");
@@ -188,8 +188,8 @@ static int read_job(struct ft_view data, void *element, struct ft_error *error)
 	return 0;
 }
 
-enum flytune_code flytune_jobs(flytune_client *client, const struct flytune_job *job, flytune_job_list **list,
-        struct flytune_error *out)
+enum flytune_result flytune_jobs(flytune_client *client, const struct flytune_job *job,
+        flytune_job_list **list, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct ft_job_request request;
@@ -199,7 +199,7 @@ enum flytune_code flytune_jobs(flytune_client *client, const struct flytune_job 
 	struct ft_error error;
 	void *array = NULL;
 	flytune_job_list *made;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (!job_request(job, &request))
 		return outcome_unsized(out, "flytune_job");

@@ -130,7 +130,8 @@ void lookup_unheard(struct lookup *lookup, uint32_t repeats)
 void lookup_keep(struct lookup *lookup, struct cache_terms *terms)
 {
 	terms->swept = lookup->swept;
-	terms->miss = lookup->answer.source >= FLYTUNE_SOURCE_NEAREST;
+	terms->miss = lookup->answer.source == FLYTUNE_SOURCE_NEAREST ||
+	        lookup->answer.source == FLYTUNE_SOURCE_DEFAULT;
 	pthread_mutex_lock(&lookup->client->lock);
 	cache_keep(&lookup->client->cache, &lookup->key, &lookup->answer, terms);
 	if (lookup->key.device[0] == '\0')
@@ -286,7 +287,7 @@ static bool sweep_first(const struct lookup *lookup)
 	return lookup_sweep_end(lookup, &sweep, deadline);
 }
 
-static enum flytune_code answer_asking(flytune_client *client, const struct cache_key *key,
+static enum flytune_result answer_asking(flytune_client *client, const struct cache_key *key,
         int64_t timeout_ms, struct flytune_answer *answer, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -314,7 +315,7 @@ static enum flytune_code answer_asking(flytune_client *client, const struct cach
 	return FLYTUNE_OK;
 }
 
-static __attribute__((noinline)) enum flytune_code look_up(flytune_client *client,
+static __attribute__((noinline)) enum flytune_result look_up(flytune_client *client,
         const flytune_problem *problem, const struct flytune_lookup_options *given,
         struct flytune_answer *answer, struct flytune_error *out)
 {
@@ -344,7 +345,7 @@ static __attribute__((noinline)) enum flytune_code look_up(flytune_client *clien
 	return answer_asking(client, &key, timeout_ms, answer, out);
 }
 
-enum flytune_code flytune_lookup(flytune_client *client, const flytune_problem *problem,
+enum flytune_result flytune_lookup(flytune_client *client, const flytune_problem *problem,
         const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
 {
 	/* What nearly every call is, without the rest around it. */

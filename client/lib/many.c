@@ -29,7 +29,7 @@ struct many {
 	size_t stride;
 	struct flytune_error *errors; /* the caller's, or NULL */
 	struct flytune_error *out;    /* takes the first failure; may be NULL */
-	enum flytune_code code;       /* of the first failure */
+	enum flytune_result code;     /* of the first failure */
 	uint64_t deadline;
 	struct asked *asked;
 	size_t count; /* of asked */
@@ -316,8 +316,8 @@ static int check_list(size_t count, const struct many *many, struct ft_error *er
 	return 0;
 }
 
-enum flytune_code flytune_lookup_many(flytune_client *client, flytune_problem *const *problems, size_t count,
-        const struct flytune_lookup_options *given, struct flytune_answer *answers,
+enum flytune_result flytune_lookup_many(flytune_client *client, flytune_problem *const *problems,
+        size_t count, const struct flytune_lookup_options *given, struct flytune_answer *answers,
         struct flytune_error *errors, struct flytune_error *out)
 {
 	UNCANCELLED;

@@ -5,7 +5,7 @@
 #include "client/lib/handle.h"
 #include "client/lib/outcome.h"
 
-enum flytune_code flytune_metrics(
+enum flytune_result flytune_metrics(
         flytune_client *client, char **page, size_t *length, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -15,7 +15,7 @@ enum flytune_code flytune_metrics(
 	struct ft_envelope reply;
 	struct ft_error error;
 	char *copy = NULL;
-	enum flytune_code code =
+	enum flytune_result code =
 	        client_ask(client, "metrics", &ft_empty_message, &request, &connection, &reply, out);
 
 	if (code != FLYTUNE_OK)

@@ -46,7 +46,7 @@ static int read_misses(struct ft_view body, flytune_miss_list *list, struct ft_e
 	return 0;
 }
 
-enum flytune_code flytune_misses(
+enum flytune_result flytune_misses(
         flytune_client *client, size_t most, flytune_miss_list **list, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -55,7 +55,7 @@ enum flytune_code flytune_misses(
 	struct ft_envelope reply;
 	struct ft_error error;
 	flytune_miss_list *made;
-	enum flytune_code code =
+	enum flytune_result code =
 	        client_ask(client, "misses", &ft_misses_request_message, &request, &connection, &reply, out);
 
 	if (code != FLYTUNE_OK)
@@ -83,9 +83,9 @@ int flytune_miss_list_get(const flytune_miss_list *list, size_t index, struct fl
 	return index < list->count && sized_out(miss, &list->miss[index], sizeof list->miss[index]);
 }
 
-void flytune_miss_list_info(const flytune_miss_list *list, struct flytune_misses_info *info)
+int flytune_miss_list_info(const flytune_miss_list *list, struct flytune_misses_info *info)
 {
-	sized_out(info, &list->info, sizeof list->info);
+	return sized_out(info, &list->info, sizeof list->info);
 }
 
 void flytune_miss_list_free(flytune_miss_list *list)

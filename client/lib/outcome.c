@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const struct {
-	enum flytune_code code;
+	enum flytune_result code;
 	const char *word;
 } codes[] = {
         {FLYTUNE_OK, "ok"},
@@ -34,7 +34,7 @@ static const struct {
 
 enum { CODE_COUNT = sizeof codes / sizeof *codes };
 
-const char *flytune_code_word(enum flytune_code code)
+const char *flytune_result_word(enum flytune_result code)
 {
 	for (size_t i = 0; i < CODE_COUNT; i++) {
 		if (codes[i].code == code)
@@ -43,7 +43,7 @@ const char *flytune_code_word(enum flytune_code code)
 	return "other";
 }
 
-enum flytune_code outcome_code(const char *word)
+enum flytune_result outcome_code(const char *word)
 {
 	for (size_t i = 1; i < CODE_COUNT; i++) {
 		if (strcmp(codes[i].word, word) == 0)
@@ -52,9 +52,9 @@ enum flytune_code outcome_code(const char *word)
 	return FLYTUNE_E_OTHER;
 }
 
-enum flytune_code outcome(struct flytune_error *out, const struct ft_error *error)
+enum flytune_result outcome(struct flytune_error *out, const struct ft_error *error)
 {
-	enum flytune_code code = outcome_code(error->code);
+	enum flytune_result code = outcome_code(error->code);
 
 	if (out != NULL) {
 		out->code = code;
@@ -67,7 +67,7 @@ enum flytune_code outcome(struct flytune_error *out, const struct ft_error *erro
 	return code;
 }
 
-enum flytune_code outcome_unsized(struct flytune_error *out, const char *structure)
+enum flytune_result outcome_unsized(struct flytune_error *out, const char *structure)
 {
 	struct ft_error error;
 

@@ -4,14 +4,14 @@
 
 #include <stdbool.h>
 
-#include "client/include/flytune/client.h"
+#include <flytune/admin.h>
 #include "proto/error.h"
 
-enum flytune_code outcome_code(const char *word);
+enum flytune_result outcome_code(const char *word);
 /* Fills in `out` (may be NULL) and returns the code. */
-enum flytune_code outcome(struct flytune_error *out, const struct ft_error *error);
+enum flytune_result outcome(struct flytune_error *out, const struct ft_error *error);
 /* For a structure whose size was not set. */
-enum flytune_code outcome_unsized(struct flytune_error *out, const char *structure);
+enum flytune_result outcome_unsized(struct flytune_error *out, const char *structure);
 /* The error is about what the caller asked, so that no answer but an error would do. */
 bool outcome_is_callers(const struct ft_error *error);
 

@@ -9,7 +9,6 @@
 
 #include "client/lib/cancel.h"
 #include "client/lib/outcome.h"
-#include "client/lib/sized.h"
 
 /* Appends a text with its NUL. */
 static size_t append_text(char *key, size_t length, const char *text)
@@ -109,27 +108,6 @@ flytune_problem *flytune_problem_new(
 		problem->whole = problem->given;
 	make_key(problem);
 	return problem;
-}
-
-flytune_problem *flytune_problem_rmsnorm(const struct flytune_rmsnorm *given, struct flytune_error *out)
-{
-	struct flytune_rmsnorm shape;
-	struct flytune_field fields[5];
-	size_t count = 0;
-
-	if (!sized_in(&shape, sizeof shape, given)) {
-		outcome_unsized(out, "flytune_rmsnorm");
-		return NULL;
-	}
-	fields[count++] = (struct flytune_field){.name = "m", .number = shape.m};
-	fields[count++] = (struct flytune_field){.name = "n", .number = shape.n};
-	if (shape.dtype != NULL)
-		fields[count++] = (struct flytune_field){.name = "dtype", .text = shape.dtype};
-	if (shape.weight_dtype != NULL)
-		fields[count++] = (struct flytune_field){.name = "weight_dtype", .text = shape.weight_dtype};
-	if (shape.row_stride != 0)
-		fields[count++] = (struct flytune_field){.name = "row_stride", .number = shape.row_stride};
-	return flytune_problem_new("rmsnorm", fields, count, out);
 }
 
 void flytune_problem_free(flytune_problem *problem)

@@ -2,7 +2,7 @@
 #ifndef FLYTUNE_CLIENT_PROBLEM_H
 #define FLYTUNE_CLIENT_PROBLEM_H
 
-#include "client/include/flytune/client.h"
+#include <flytune/client.h>
 #include "kernels/kernel.h"
 
 enum {

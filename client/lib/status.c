@@ -1,24 +1,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/lib/answer.h"
 #include "client/lib/cancel.h"
 #include "client/lib/device.h"
 #include "client/lib/outcome.h"
 #include "client/lib/sized.h"
 
-static int read_lookups(struct ft_view data, struct flytune_status *status, struct ft_error *error)
+static int read_lookups(struct ft_view data, struct flytune_status_info *status, struct ft_error *error)
 {
 	struct ft_cursor cursor = ft_cursor_of(data.data, data.length);
-	const struct {
-		const char *source;
-		uint64_t *count;
-	} counts[] = {
-	        {"pinned", &status->pinned},
-	        {"tuned", &status->tuned},
-	        {"imported", &status->imported},
-	        {"nearest", &status->nearest},
-	        {"default", &status->standard},
-	};
 	uint32_t pairs;
 
 	if (!ft_read_map(&cursor, &pairs))
@@ -30,22 +21,19 @@ static int read_lookups(struct ft_view data, struct flytune_status *status, stru
 		if (!ft_read_text_into(&cursor, source, sizeof source) || !ft_read_uint(&cursor, &count))
 			return ft_fail(
 			        error, FT_E_BAD_FRAME, "flytuned sent counts of lookups that are no numbers");
-		for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-			if (strcmp(source, counts[k].source) == 0)
-				*counts[k].count = count;
-		}
+		status->lookups[answer_source(source)] += count;
 	}
 	return 0;
 }
 
-static int read_status(
-        struct ft_view body, struct flytune_status *status, struct ft_view *devices, struct ft_error *error)
+static int read_status(struct ft_view body, struct flytune_status_info *status, struct ft_view *devices,
+        struct ft_error *error)
 {
 	struct ft_status_reply reply;
 
 	if (ft_decode(&ft_status_reply_message, body, &reply, error) != 0)
 		return -1;
-	flytune_status_init(status);
+	flytune_status_info_init(status);
 	snprintf(status->server, sizeof status->server, "%s", reply.server);
 	snprintf(status->store, sizeof status->store, "%s", reply.store);
 	snprintf(status->state_dir, sizeof status->state_dir, "%s", reply.state_dir);
@@ -80,17 +68,17 @@ static int read_status(
 	return read_lookups(reply.lookups, status, error);
 }
 
-enum flytune_code flytune_status(flytune_client *client, struct flytune_status *status,
+enum flytune_result flytune_status(flytune_client *client, struct flytune_status_info *status,
         flytune_device_list **devices, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct ft_empty request = {0};
-	struct flytune_status read;
+	struct flytune_status_info read;
 	struct connection *connection;
 	struct ft_view listed;
 	struct ft_envelope reply;
 	struct ft_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 	int failed;
 
 	if (sized_length(status) < sizeof status->size)
@@ -112,7 +100,7 @@ enum flytune_code flytune_status(flytune_client *client, struct flytune_status *
 	return FLYTUNE_OK;
 }
 
-enum flytune_code flytune_ping(flytune_client *client, struct flytune_error *out)
+enum flytune_result flytune_ping(flytune_client *client, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct ft_empty request = {0};

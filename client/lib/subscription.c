@@ -461,7 +461,7 @@ static struct flytune_subscription *make(flytune_client *client, flytune_problem
 	return subscription;
 }
 
-enum flytune_code flytune_subscribe(flytune_client *client, flytune_problem *const *problems, size_t count,
+enum flytune_result flytune_subscribe(flytune_client *client, flytune_problem *const *problems, size_t count,
         const char *device, flytune_answer_fn changed, void *data, flytune_subscription **out_subscription,
         struct flytune_error *out)
 {
@@ -494,7 +494,7 @@ int flytune_subscription_fd(const flytune_subscription *subscription)
 	return subscription->epoll;
 }
 
-enum flytune_code flytune_dispatch(flytune_subscription *subscription, struct flytune_error *out)
+enum flytune_result flytune_dispatch(flytune_subscription *subscription, struct flytune_error *out)
 {
 	UNCANCELLED;
 	flytune_client *client = subscription->client;

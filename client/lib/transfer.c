@@ -77,7 +77,7 @@ static void note_reply(const struct ft_export_reply *reply, struct flytune_expor
 }
 
 /* One step. *place is where the next goes on; its length is 0 when there is none. */
-static enum flytune_code export_step(flytune_client *client, struct export *export,
+static enum flytune_result export_step(flytune_client *client, struct export *export,
         struct ft_export_request *request, uint8_t *place, size_t place_size, size_t *place_length,
         struct flytune_export_info *info, struct flytune_error *out)
 {
@@ -85,7 +85,7 @@ static enum flytune_code export_step(flytune_client *client, struct export *expo
 	struct ft_export_reply export_reply;
 	struct ft_envelope reply = {0};
 	struct ft_error error;
-	enum flytune_code code =
+	enum flytune_result code =
 	        client_ask(client, "export", &ft_export_request_message, request, &connection, &reply, out);
 
 	if (code != FLYTUNE_OK)
@@ -114,14 +114,14 @@ fail:
 	return outcome(out, &error);
 }
 
-enum flytune_code flytune_export(flytune_client *client, flytune_row_fn rows, void *data,
+enum flytune_result flytune_export(flytune_client *client, flytune_row_fn rows, void *data,
         struct flytune_export_info *info, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct export export = {.rows = rows, .data = data};
 	struct ft_export_request request = {0};
 	struct flytune_export_info told;
-	enum flytune_code code;
+	enum flytune_result code;
 	struct ft_error error;
 	uint8_t place[64];
 	size_t length = 0;
@@ -160,7 +160,7 @@ struct flytune_import {
 	struct ft_error error; /* of the failure */
 };
 
-static enum flytune_code fail_import(flytune_import *import, struct flytune_error *out)
+static enum flytune_result fail_import(flytune_import *import, struct flytune_error *out)
 {
 	if (import->connection != NULL)
 		client_drop(import->client, import->connection, NULL);
@@ -169,7 +169,7 @@ static enum flytune_code fail_import(flytune_import *import, struct flytune_erro
 }
 
 /* Asks on the import's own connection, since the daemon ties rows to it. */
-static enum flytune_code ask(flytune_import *import, const char *method, const struct ft_message *message,
+static enum flytune_result ask(flytune_import *import, const char *method, const struct ft_message *message,
         const void *body, int patience, struct ft_envelope *reply, struct flytune_error *out)
 {
 	flytune_client *client = import->client;
@@ -183,7 +183,7 @@ static enum flytune_code ask(flytune_import *import, const char *method, const s
 	return fail_import(import, out);
 }
 
-enum flytune_code flytune_import_begin(
+enum flytune_result flytune_import_begin(
         flytune_client *client, flytune_import **made, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -252,12 +252,12 @@ static int keep_notes(flytune_import *import, struct ft_view notes)
 }
 
 /* Sends what has been gathered. */
-static enum flytune_code send_rows(flytune_import *import, struct flytune_error *out)
+static enum flytune_result send_rows(flytune_import *import, struct flytune_error *out)
 {
 	struct ft_import_request request;
 	struct ft_writer list;
 	struct ft_envelope reply = {0};
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (import->count == 0)
 		return import->connection != NULL ? FLYTUNE_OK : outcome(out, &import->error);
@@ -346,13 +346,13 @@ static int read_row(const struct flytune_row *given, struct ft_row *row, struct 
 	return read_knobs(given->pin, given->pin_count, &row->pin, error);
 }
 
-enum flytune_code flytune_import_add(
+enum flytune_result flytune_import_add(
         flytune_import *import, const struct flytune_row *given, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct flytune_row *whole = calloc(1, sizeof *whole);
 	struct ft_row *row = calloc(1, sizeof *row);
-	enum flytune_code code = FLYTUNE_OK;
+	enum flytune_result code = FLYTUNE_OK;
 
 	client_enter(import->client);
 	if (import->connection == NULL) {
@@ -390,11 +390,11 @@ static void report(const flytune_import *import, struct flytune_import_report *t
 		sized_out(told, &read, sizeof read);
 }
 
-enum flytune_code flytune_import_check(
+enum flytune_result flytune_import_check(
         flytune_import *import, struct flytune_import_report *told, struct flytune_error *out)
 {
 	UNCANCELLED;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (told != NULL && sized_length(told) < sizeof told->size)
 		return outcome_unsized(out, "flytune_import_report");
@@ -405,11 +405,11 @@ enum flytune_code flytune_import_check(
 	return code;
 }
 
-enum flytune_code flytune_import_commit(
+enum flytune_result flytune_import_commit(
         flytune_import *import, struct flytune_import_report *told, struct flytune_error *out)
 {
 	UNCANCELLED;
-	enum flytune_code code = flytune_import_check(import, NULL, out);
+	enum flytune_result code = flytune_import_check(import, NULL, out);
 	struct ft_empty request = {0};
 	struct ft_envelope reply = {0};
 

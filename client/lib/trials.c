@@ -94,7 +94,7 @@ static int read_trials(struct ft_view body, flytune_trial_list *list, struct ft_
 	return 0;
 }
 
-enum flytune_code flytune_trials(flytune_client *client, const flytune_problem *problem, const char *device,
+enum flytune_result flytune_trials(flytune_client *client, const flytune_problem *problem, const char *device,
         flytune_trial_list **list, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -103,7 +103,7 @@ enum flytune_code flytune_trials(flytune_client *client, const flytune_problem *
 	struct ft_envelope reply;
 	struct ft_error error;
 	flytune_trial_list *made;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (client_device(client, device, request.device, &error) != 0)
 		return outcome(out, &error);
@@ -135,9 +135,9 @@ int flytune_trial_list_get(const flytune_trial_list *list, size_t index, struct 
 	return index < list->count && sized_out(trial, &list->trial[index], sizeof list->trial[index]);
 }
 
-void flytune_trial_list_info(const flytune_trial_list *list, struct flytune_trials_info *info)
+int flytune_trial_list_info(const flytune_trial_list *list, struct flytune_trials_info *info)
 {
-	sized_out(info, &list->info, sizeof list->info);
+	return sized_out(info, &list->info, sizeof list->info);
 }
 
 int flytune_trial_list_effect(const flytune_trial_list *list, size_t index, struct flytune_effect *effect)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "client/include/flytune/client.h"
+#include <flytune/client.h>
 #include "proto/value.h"
 
 /* Returns their number. `shown` is zeroed before. */

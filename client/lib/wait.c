@@ -118,7 +118,7 @@ static enum call_result wait_once(flytune_client *client, const struct flytune_j
 	return result;
 }
 
-static enum flytune_code stopped(struct flytune_error *out)
+static enum flytune_result stopped(struct flytune_error *out)
 {
 	struct ft_error error;
 
@@ -126,7 +126,7 @@ static enum flytune_code stopped(struct flytune_error *out)
 	return outcome(out, &error);
 }
 
-enum flytune_code flytune_wait(flytune_client *client, struct flytune_job *job, int64_t timeout_ms,
+enum flytune_result flytune_wait(flytune_client *client, struct flytune_job *job, int64_t timeout_ms,
         flytune_event_fn events, void *data, struct flytune_answer *answer, struct flytune_error *out)
 {
 	UNCANCELLED;
@@ -168,7 +168,7 @@ enum flytune_code flytune_wait(flytune_client *client, struct flytune_job *job, 
 	}
 }
 
-enum flytune_code flytune_watch(flytune_client *client, const struct flytune_job *job, int64_t timeout_ms,
+enum flytune_result flytune_watch(flytune_client *client, const struct flytune_job *job, int64_t timeout_ms,
         flytune_event_fn events, void *data, struct flytune_error *out)
 {
 	UNCANCELLED;

@@ -17,7 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
+#include <flytune/rmsnorm.h>
 
 #include "tests/bench/bench.h"
 
@@ -124,9 +125,9 @@ static void change(
         flytune_client *client, const struct watch *watch, bool pin, const struct flytune_answer *answer)
 {
 	struct flytune_error error;
-	enum flytune_code code = pin ? flytune_pin(client, watch->problem, answer->device, answer->knob,
-	                                       answer->knob_count, NULL, &error)
-	                             : flytune_unpin(client, watch->problem, answer->device, NULL, &error);
+	enum flytune_result code = pin ? flytune_pin(client, watch->problem, answer->device, answer->knob,
+	                                         answer->knob_count, NULL, &error)
+	                               : flytune_unpin(client, watch->problem, answer->device, NULL, &error);
 
 	if (code != FLYTUNE_OK)
 		refused(&error);

@@ -7,7 +7,7 @@
  * so few answers that none is there when its turn comes again; `kept` counts those that were, all the same. */
 #include <hiredis/hiredis.h>
 
-#include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 #include "tests/bench/bench.h"
 

@@ -27,7 +27,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 #include "tests/bench/bench.h"
 

@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 #include "tests/bench/bench.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include <flytune/client.h>
+#include <flytune/rmsnorm.h>
 
 static uint64_t now_ns(void)
 {
@@ -21,7 +21,7 @@ static int ask(flytune_client *client, long m)
 	struct flytune_answer answer;
 	struct flytune_error error;
 	flytune_problem *problem;
-	enum flytune_code code;
+	enum flytune_result code;
 	uint64_t began;
 
 	flytune_rmsnorm_init(&shape);

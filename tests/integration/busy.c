@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
+#include <flytune/rmsnorm.h>
 
 struct busy {
 	flytune_client *client;
@@ -18,7 +19,7 @@ struct busy {
 };
 
 static void told(
-        struct busy *busy, const char *method, enum flytune_code code, const struct flytune_error *error)
+        struct busy *busy, const char *method, enum flytune_result code, const struct flytune_error *error)
 {
 	busy->calls++;
 	if (code != FLYTUNE_OK)
@@ -28,7 +29,7 @@ static void told(
 static void look_up(struct busy *busy, const flytune_problem *problem)
 {
 	struct flytune_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_answer_init(&busy->answer);
 	code = flytune_lookup(busy->client, problem, NULL, &busy->answer, &error);
@@ -64,10 +65,10 @@ static void tune(struct busy *busy, const flytune_problem *problem)
 
 static void ask_how_it_is(struct busy *busy)
 {
-	struct flytune_status status;
+	struct flytune_status_info status;
 	struct flytune_error error;
 
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	told(busy, "status", flytune_status(busy->client, &status, NULL, &error), &error);
 }
 

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
+#include <flytune/rmsnorm.h>
 
 enum { PROBLEMS = 4, TRIES = 3000, BETWEEN_MS = 10, ROWS_MAX = 16 };
 
@@ -55,18 +56,18 @@ static void say_answer(struct calls *calls, const struct flytune_answer *answer)
 
 /* ---- one call each ---- */
 
-static enum flytune_code ask_open(struct calls *calls)
+static enum flytune_result ask_open(struct calls *calls)
 {
 	calls->client = flytune_open(NULL, &calls->error);
 	return calls->client != NULL ? FLYTUNE_OK : calls->error.code;
 }
 
-static enum flytune_code ask_ping(struct calls *calls)
+static enum flytune_result ask_ping(struct calls *calls)
 {
 	return flytune_ping(calls->client, &calls->error);
 }
 
-static enum flytune_code ask_problems(struct calls *calls)
+static enum flytune_result ask_problems(struct calls *calls)
 {
 	static const int64_t rows[PROBLEMS] = {16, 64, 64, 4000};
 	struct flytune_rmsnorm shape;
@@ -84,10 +85,10 @@ static enum flytune_code ask_problems(struct calls *calls)
 	return FLYTUNE_OK;
 }
 
-static enum flytune_code ask_each(struct calls *calls)
+static enum flytune_result ask_each(struct calls *calls)
 {
 	for (size_t i = 0; i < PROBLEMS; i++) {
-		enum flytune_code code;
+		enum flytune_result code;
 
 		flytune_answer_init(&calls->answer[i]);
 		code = flytune_lookup(
@@ -99,10 +100,10 @@ static enum flytune_code ask_each(struct calls *calls)
 	return FLYTUNE_OK;
 }
 
-static enum flytune_code ask_many(struct calls *calls)
+static enum flytune_result ask_many(struct calls *calls)
 {
 	struct flytune_answer answer[PROBLEMS];
-	enum flytune_code code;
+	enum flytune_result code;
 
 	for (size_t i = 0; i < PROBLEMS; i++)
 		flytune_answer_init(&answer[i]);
@@ -113,7 +114,7 @@ static enum flytune_code ask_many(struct calls *calls)
 	return code;
 }
 
-static enum flytune_code ask_pin(struct calls *calls)
+static enum flytune_result ask_pin(struct calls *calls)
 {
 	const struct flytune_answer *answer = &calls->answer[0];
 	struct flytune_change change;
@@ -123,31 +124,31 @@ static enum flytune_code ask_pin(struct calls *calls)
 	        &calls->error);
 }
 
-static enum flytune_code ask_unpin(struct calls *calls)
+static enum flytune_result ask_unpin(struct calls *calls)
 {
 	return flytune_unpin(calls->client, calls->problem[3], NULL, NULL, &calls->error);
 }
 
-static enum flytune_code ask_forget(struct calls *calls)
+static enum flytune_result ask_forget(struct calls *calls)
 {
 	return flytune_forget(calls->client, calls->problem[3], NULL, NULL, &calls->error);
 }
 
-static enum flytune_code ask_pause(struct calls *calls)
+static enum flytune_result ask_pause(struct calls *calls)
 {
 	return flytune_pause(calls->client, &calls->error);
 }
 
-static enum flytune_code ask_resume(struct calls *calls)
+static enum flytune_result ask_resume(struct calls *calls)
 {
 	return flytune_resume(calls->client, &calls->error);
 }
 
-static enum flytune_code ask_known(struct calls *calls)
+static enum flytune_result ask_known(struct calls *calls)
 {
 	struct flytune_answer answer;
 	struct flytune_job job;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_job_init(&job);
 	flytune_answer_init(&answer);
@@ -163,12 +164,12 @@ static int heed(void *data, const struct flytune_event *event)
 	return event->event[0] == '\0';
 }
 
-static enum flytune_code ask_sweep(struct calls *calls)
+static enum flytune_result ask_sweep(struct calls *calls)
 {
 	struct flytune_tune_options options;
 	struct flytune_answer answer;
 	struct flytune_job job;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_tune_options_init(&options);
 	options.force = 1;
@@ -190,15 +191,15 @@ static int heed_first(void *data, const struct flytune_event *event)
 	return strcmp(event->event, "watching") == 0;
 }
 
-static enum flytune_code ask_watch(struct calls *calls)
+static enum flytune_result ask_watch(struct calls *calls)
 {
 	return flytune_watch(calls->client, NULL, FLYTUNE_FOREVER, heed_first, NULL, &calls->error);
 }
 
-static enum flytune_code ask_jobs(struct calls *calls)
+static enum flytune_result ask_jobs(struct calls *calls)
 {
 	flytune_job_list *list;
-	enum flytune_code code = flytune_jobs(calls->client, NULL, &list, &calls->error);
+	enum flytune_result code = flytune_jobs(calls->client, NULL, &list, &calls->error);
 	struct flytune_job job;
 
 	if (code != FLYTUNE_OK)
@@ -209,10 +210,11 @@ static enum flytune_code ask_jobs(struct calls *calls)
 	return code;
 }
 
-static enum flytune_code ask_trials(struct calls *calls)
+static enum flytune_result ask_trials(struct calls *calls)
 {
 	flytune_trial_list *list;
-	enum flytune_code code = flytune_trials(calls->client, calls->problem[1], NULL, &list, &calls->error);
+	enum flytune_result code =
+	        flytune_trials(calls->client, calls->problem[1], NULL, &list, &calls->error);
 	struct flytune_trial trial;
 	struct flytune_effect effect;
 
@@ -228,24 +230,24 @@ static enum flytune_code ask_trials(struct calls *calls)
 	return code;
 }
 
-static enum flytune_code ask_misses(struct calls *calls)
+static enum flytune_result ask_misses(struct calls *calls)
 {
 	flytune_miss_list *list;
-	enum flytune_code code = flytune_misses(calls->client, 0, &list, &calls->error);
+	enum flytune_result code = flytune_misses(calls->client, 0, &list, &calls->error);
 
 	if (code == FLYTUNE_OK)
 		flytune_miss_list_free(list);
 	return code;
 }
 
-static enum flytune_code ask_status(struct calls *calls)
+static enum flytune_result ask_status(struct calls *calls)
 {
-	struct flytune_status status;
+	struct flytune_status_info status;
 	struct flytune_device device;
 	flytune_device_list *list;
-	enum flytune_code code;
+	enum flytune_result code;
 
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	code = flytune_status(calls->client, &status, &list, &calls->error);
 	if (code != FLYTUNE_OK)
 		return code;
@@ -255,11 +257,11 @@ static enum flytune_code ask_status(struct calls *calls)
 	return code;
 }
 
-static enum flytune_code ask_metrics(struct calls *calls)
+static enum flytune_result ask_metrics(struct calls *calls)
 {
 	size_t length;
 	char *page;
-	enum flytune_code code = flytune_metrics(calls->client, &page, &length, &calls->error);
+	enum flytune_result code = flytune_metrics(calls->client, &page, &length, &calls->error);
 
 	if (code != FLYTUNE_OK)
 		return code;
@@ -287,9 +289,9 @@ static int compare_rows(const void *one, const void *other)
 	        : strcmp(first->field[2].text, second->field[2].text);
 }
 
-static enum flytune_code ask_export(struct calls *calls)
+static enum flytune_result ask_export(struct calls *calls)
 {
-	enum flytune_code code;
+	enum flytune_result code;
 
 	calls->rows = 0;
 	code = flytune_export(calls->client, keep_row, calls, NULL, &calls->error);
@@ -302,11 +304,11 @@ static enum flytune_code ask_export(struct calls *calls)
 	return code;
 }
 
-static enum flytune_code ask_import(struct calls *calls)
+static enum flytune_result ask_import(struct calls *calls)
 {
 	struct flytune_import_report report;
 	flytune_import *import;
-	enum flytune_code code = flytune_import_begin(calls->client, &import, &calls->error);
+	enum flytune_result code = flytune_import_begin(calls->client, &import, &calls->error);
 
 	if (code != FLYTUNE_OK)
 		return code;
@@ -336,10 +338,10 @@ static void on_answer(
 	calls->told++;
 }
 
-static enum flytune_code ask_subscribe(struct calls *calls)
+static enum flytune_result ask_subscribe(struct calls *calls)
 {
 	flytune_subscription *subscription;
-	enum flytune_code code = flytune_subscribe(
+	enum flytune_result code = flytune_subscribe(
 	        calls->client, calls->problem, 2, NULL, on_answer, calls, &subscription, &calls->error);
 
 	calls->told = 0;
@@ -362,7 +364,7 @@ static enum flytune_code ask_subscribe(struct calls *calls)
 
 static const struct step {
 	const char *name;
-	enum flytune_code (*ask)(struct calls *calls);
+	enum flytune_result (*ask)(struct calls *calls);
 } steps[] = {
         {"open", ask_open},
         {"ping", ask_ping},

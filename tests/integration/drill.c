@@ -27,7 +27,8 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
+#include <flytune/rmsnorm.h>
 
 static uint64_t now_ns(void)
 {

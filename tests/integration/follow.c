@@ -11,13 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
+#include <flytune/rmsnorm.h>
 
 enum { PLACES_MAX = 4096 };
 
 struct follower {
 	const char *who;
-	enum flytune_code status;
+	enum flytune_result status;
 	bool held, child;
 };
 
@@ -80,14 +81,14 @@ static void follow(struct follower *follower, flytune_subscription *subscription
 		        {follower->held ? -1 : flytune_subscription_fd(subscription), POLLIN, 0},
 		        {STDIN_FILENO, follower->child ? 0 : POLLIN, 0},
 		};
-		enum flytune_code status;
+		enum flytune_result status;
 
 		if (poll(watched, 2, -1) < 0)
 			return;
 		if (watched[0].revents != 0) {
 			status = flytune_dispatch(subscription, NULL);
 			if (status != follower->status)
-				printf("%sstatus %s\n", follower->who, flytune_code_word(status));
+				printf("%sstatus %s\n", follower->who, flytune_result_word(status));
 			follower->status = status;
 		}
 		if (watched[1].revents == 0)

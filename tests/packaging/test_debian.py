@@ -142,7 +142,8 @@ def test_the_packages_hold_what_they_should(packages):
     assert "libflytune-client.so.0 -> libflytune-client.so.0." in held["libflytune-client0"]
     for name in ("DECISION.md", "EXPORT.md", "HARDENING.md", "JSON.md", "LAUNCH.md", "MODELS.md", "PROTOCOL.md", "board.h"):
         assert f"./usr/share/doc/flytuned/{name}\n" in held["flytuned"], "the manual pages name it by its place"
-    assert "client.h" in held["libflytune-client-dev"] and "flytune-client.pc" in held["libflytune-client-dev"]
+    for name in ("admin.h", "client.h", "rmsnorm.h", "flytune-client.pc"):
+        assert f"/{name}\n" in held["libflytune-client-dev"]
     symbols = roots.run("dpkg-deb", "--info", first["libflytune-client0"], "symbols").stdout
     assert "flytune_lookup@FLYTUNE_0.1 0.1.0" in symbols
     depends = roots.run("dpkg-deb", "--field", first["libflytune-client0"], "Depends").stdout

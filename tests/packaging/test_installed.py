@@ -58,7 +58,7 @@ def test_every_file_has_its_place(stage, prefix):
     expected = {
         "bin/flytuned": 0o755, "bin/flytunectl": 0o755,
         "libexec/flytune/flytuned-devices": 0o755, "libexec/flytune/flytune-runner-cpu": 0o755,
-        "include/flytune/client.h": 0o644,
+        **{f"include/flytune/{name}.h": 0o644 for name in ("admin", "client", "rmsnorm")},
         "lib/sysusers.d/flytune.conf": 0o644, "lib/tmpfiles.d/flytune.conf": 0o644,
         "share/bash-completion/completions/flytunectl": 0o644,
         **{f"share/doc/flytuned/{name}.md": 0o644 for name in ("DECISION", "EXPORT", "HARDENING", "JSON", "LAUNCH", "MODELS", "PROTOCOL")},
@@ -365,8 +365,9 @@ def test_flytunectls_page_knows_its_commands_and_options():
 
 
 def test_the_librarys_page_knows_every_function():
-    header = (harness.TOP / "client/include/flytune/client.h").read_text()
-    functions = set(re.findall(r"\b(flytune_\w+)\(", re.sub(r"/\*.*?\*/", "", header, flags=re.S)))
+    headers = "".join(path.read_text() for path in (harness.TOP / "client/include/flytune").glob("*.h"))
+    headers = re.sub(r"\bFLYTUNE_DEFINE_INIT\((\w+)\)", r"\1_init()", re.sub(r"/\*.*?\*/", "", headers, flags=re.S))
+    functions = set(re.findall(r"\b(flytune_\w+)\(", headers))
     assert len(functions) > 30
     text = page("flytune-client.3")
     told = set(re.findall(r"\bflytune_\w+", text.split("FUNCTIONS\n")[1].split("ERRORS\n")[0]))

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "client/lib/clock.h"
-#include "client/include/flytune/client.h"
+#include <flytune/client.h>
 #include "client_help.h"
 #include "fake_case.h"
 
@@ -30,11 +30,11 @@ static inline flytune_client *open_client(int64_t timeout_ms)
 	return fake_client(&fake, &options);
 }
 
-static inline enum flytune_code look_up(
+static inline enum flytune_result look_up(
         flytune_client *client, int64_t m, struct flytune_answer *answer, struct flytune_error *error)
 {
 	flytune_problem *problem = rmsnorm(m);
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_answer_init(answer);
 	code = flytune_lookup(client, problem, NULL, answer, error);

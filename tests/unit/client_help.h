@@ -6,7 +6,8 @@
 
 #include <dirent.h>
 
-#include "client/include/flytune/client.h"
+#include <flytune/admin.h>
+#include <flytune/rmsnorm.h>
 
 static inline flytune_problem *rmsnorm(int64_t m)
 {

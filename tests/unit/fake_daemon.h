@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "client/include/flytune/client.h"
+#include <flytune/client.h>
 #include "proto/board.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"

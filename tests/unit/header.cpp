@@ -1,6 +1,7 @@
-/* The public header as a C++ program uses it: compiled with every warning, linked with the shared library,
+/* The public headers as a C++ program uses them: compiled with every warning, linked with the shared library,
  * run. */
-#include <flytune/client.h>
+#include <flytune/admin.h>
+#include <flytune/rmsnorm.h>
 
 #include <cstdio>
 #include <cstring>
@@ -63,12 +64,17 @@ int main()
 	               "nor does one of a list") &&
 	        check(answers[1].source == FLYTUNE_SOURCE_DEFAULT, "each has an answer") && fine;
 
+	flytune_status_info status;
+	flytune_status_info_init(&status);
+	const flytune_result away = flytune_status(client, &status, nullptr, &error);
+	fine = check(away == FLYTUNE_E_AWAY, "nobody tells of himself") && fine;
+
 	int events = 0;
 	flytune_job job;
 	flytune_job_init(&job);
 	fine = check(flytune_watch(client, &job, 10, count_events, &events, &error) == FLYTUNE_E_AWAY,
 	               "nothing to watch") &&
-	        check(std::strcmp(flytune_code_word(error.code), "daemon_away") == 0, "codes have words") &&
+	        check(std::strcmp(flytune_result_word(error.code), "daemon_away") == 0, "codes have words") &&
 	        fine;
 
 	int answers_told = 0;

@@ -48,7 +48,7 @@ static void lists_and_status_are_read_whole(void **state)
 	struct flytune_job job;
 	struct flytune_trial trial;
 	struct flytune_device device;
-	struct flytune_status status;
+	struct flytune_status_info status;
 	struct flytune_trials_info info;
 
 	(void)state;
@@ -57,7 +57,7 @@ static void lists_and_status_are_read_whole(void **state)
 	flytune_job_init(&job);
 	flytune_trial_init(&trial);
 	flytune_device_init(&device);
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	flytune_trials_info_init(&info);
 	assert_int_equal(flytune_jobs(client, NULL, &jobs, NULL), FLYTUNE_OK);
 	assert_int_equal(flytune_job_list_count(jobs), 3);
@@ -82,7 +82,7 @@ static void lists_and_status_are_read_whole(void **state)
 	assert_int_equal(flytune_device_list_count(devices), 1);
 	flytune_device_list_free(devices);
 	assert_int_equal(flytune_status(client, &status, &devices, NULL), FLYTUNE_OK);
-	assert_int_equal(status.tuned, 5);
+	assert_int_equal(status.lookups[FLYTUNE_SOURCE_TUNED], 5);
 	assert_int_equal(status.answers, 3);
 	assert_true(flytune_device_list_get(devices, 0, &device));
 	assert_string_equal(device.id, "cpu:0");
@@ -265,22 +265,22 @@ static void a_restart_between_two_calls_is_not_noticed(void **state)
 struct first_call {
 	flytune_client *client;
 	flytune_problem *problem;
-	enum flytune_code (*make)(const struct first_call *call, struct flytune_error *error);
-	enum flytune_code code;
+	enum flytune_result (*make)(const struct first_call *call, struct flytune_error *error);
+	enum flytune_result code;
 	struct flytune_error error;
 	pthread_t thread;
 	atomic_bool told; /* that the daemon is away */
 };
 
-static enum flytune_code first_status(const struct first_call *call, struct flytune_error *error)
+static enum flytune_result first_status(const struct first_call *call, struct flytune_error *error)
 {
-	struct flytune_status status;
+	struct flytune_status_info status;
 
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	return flytune_status(call->client, &status, NULL, error);
 }
 
-static enum flytune_code first_tune(const struct first_call *call, struct flytune_error *error)
+static enum flytune_result first_tune(const struct first_call *call, struct flytune_error *error)
 {
 	struct flytune_job job;
 
@@ -288,7 +288,7 @@ static enum flytune_code first_tune(const struct first_call *call, struct flytun
 	return flytune_tune(call->client, call->problem, NULL, &job, NULL, error);
 }
 
-static enum flytune_code first_wait(const struct first_call *call, struct flytune_error *error)
+static enum flytune_result first_wait(const struct first_call *call, struct flytune_error *error)
 {
 	struct flytune_job job = {.size = sizeof job, .job = 42};
 
@@ -302,7 +302,7 @@ static int stop_at_once(void *data, const struct flytune_event *event)
 	return 1;
 }
 
-static enum flytune_code first_watch(const struct first_call *call, struct flytune_error *error)
+static enum flytune_result first_watch(const struct first_call *call, struct flytune_error *error)
 {
 	return flytune_watch(call->client, NULL, PATIENT_MS, stop_at_once, NULL, error);
 }
@@ -335,7 +335,7 @@ static enum fake_act leave_at_hello(
 
 static void a_first_call_that_meets_a_restart_before_the_hello_is_not_lost(void **state)
 {
-	static enum flytune_code (*const calls[])(const struct first_call *, struct flytune_error *) = {
+	static enum flytune_result (*const calls[])(const struct first_call *, struct flytune_error *) = {
 	        first_status, first_tune, first_wait, first_watch};
 	const fake_hook nothing = NULL;
 

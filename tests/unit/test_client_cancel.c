@@ -66,10 +66,10 @@ static void ask_ping(flytune_client *client, const flytune_problem *problem)
 static void ask_status(flytune_client *client, const flytune_problem *problem)
 {
 	flytune_device_list *devices = NULL;
-	struct flytune_status status;
+	struct flytune_status_info status;
 
 	(void)problem;
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	(void)flytune_status(client, &status, &devices, NULL);
 	flytune_device_list_free(devices);
 }

@@ -93,7 +93,7 @@ static enum fake_act gate_wait(struct fake_session *session, const struct ft_env
 struct waiter {
 	flytune_client *client;
 	struct flytune_job job;
-	enum flytune_code code;
+	enum flytune_result code;
 };
 
 static void *wait_for_job(void *data)
@@ -168,7 +168,7 @@ static void a_job_of_another_problem_is_not_taken_for_the_one_that_was_asked_for
 	flytune_tune_options_init(&options);
 	options.force = 1;
 	for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
-		enum flytune_code code;
+		enum flytune_result code;
 
 		fake.data = (void *)(uintptr_t)flaws[i];
 		flytune_job_init(&job);
@@ -209,7 +209,7 @@ static void a_fork_within_a_wait_leaves_both_sides_waiting(void **state)
 {
 	struct flytune_job job = {.size = sizeof job, .job = 42};
 	struct forker forker = {.child = -1};
-	enum flytune_code code;
+	enum flytune_result code;
 
 	(void)state;
 	fake_listen(&fake);

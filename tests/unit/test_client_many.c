@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "client/lib/clock.h"
-#include "client/include/flytune/client.h"
+#include <flytune/client.h>
 #include "client_help.h"
 #include "fake_case.h"
 
@@ -46,7 +46,7 @@ static void free_list(struct list *list)
 	free(list);
 }
 
-static enum flytune_code look_up(flytune_client *client, struct list *list)
+static enum flytune_result look_up(flytune_client *client, struct list *list)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		memset(&list->answer[i], 0x55, sizeof list->answer[i]);

@@ -220,7 +220,7 @@ static void a_reply_without_its_members_is_an_error(void **state)
 	flytune_trial_list *trials;
 	flytune_job_list *jobs;
 	struct flytune_answer answer;
-	struct flytune_status status;
+	struct flytune_status_info status;
 	struct flytune_error error;
 	struct flytune_job job;
 
@@ -229,7 +229,7 @@ static void a_reply_without_its_members_is_an_error(void **state)
 	fake_listen(&fake);
 	client = open_client(PATIENT_MS);
 	flytune_job_init(&job);
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	assert_int_not_equal(flytune_status(client, &status, &devices, &error), FLYTUNE_OK);
 	assert_int_not_equal(flytune_devices(client, &devices, &error), FLYTUNE_OK);
 	assert_int_not_equal(flytune_trials(client, problem, NULL, &trials, &error), FLYTUNE_OK);
@@ -280,7 +280,7 @@ static void a_daemon_that_turns_us_away_says_why(void **state)
 {
 	static const struct {
 		fake_hook hook;
-		enum flytune_code code;
+		enum flytune_result code;
 		const char *word;
 		int most; /* connections */
 	} cases[] = {

@@ -219,14 +219,14 @@ static void every_code_has_a_word_of_its_own(void **state)
 
 	(void)state;
 	for (int code = FLYTUNE_E_BAD_VALUE; code <= FLYTUNE_E_MEMORY; code++) {
-		const char *word = flytune_code_word((enum flytune_code)code);
+		const char *word = flytune_result_word((enum flytune_result)code);
 
 		assert_string_not_equal(word, "other");
 		assert_int_equal(outcome_code(word), code);
 	}
 	assert_int_equal(outcome(&out, &error), FLYTUNE_E_OTHER);
 	assert_string_equal(out.word, "brand_new");
-	assert_string_equal(flytune_code_word(FLYTUNE_E_OTHER), "other");
+	assert_string_equal(flytune_result_word(FLYTUNE_E_OTHER), "other");
 	assert_string_equal(flytune_source_word(FLYTUNE_SOURCE_NEAREST), "nearest");
 	assert_string_equal(flytune_source_word((enum flytune_source)99), "unknown");
 	assert_string_equal(flytune_state_word(FLYTUNE_STATE_CANCELLED), "cancelled");

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "client/lib/clock.h"
-#include "client/include/flytune/client.h"
+#include <flytune/client.h>
 #include "client_help.h"
 #include "fake_case.h"
 
@@ -101,7 +101,7 @@ static bool readable(const struct follower *follower, int wait_ms)
 }
 
 /* As an event loop does, once. */
-static enum flytune_code turn(struct follower *follower)
+static enum flytune_result turn(struct follower *follower)
 {
 	assert_true(readable(follower, PATIENT_MS));
 	return flytune_dispatch(follower->subscription, NULL);
@@ -395,7 +395,7 @@ static void a_daemon_that_misbehaves_is_left_and_tried_again(void **state)
 	fake_listen(&fake);
 	for (int flaw = 0; flaw < FLAWS; flaw++) {
 		struct follower *follower;
-		enum flytune_code code;
+		enum flytune_result code;
 
 		atomic_store(&flawed, flaw);
 		follower = follow(2);
@@ -431,7 +431,7 @@ static void a_daemon_that_is_full_is_not_asked_all_the_time(void **state)
 	follower = follow(1);
 	/* Pauses of 0.1, 0.2 and 0.4 s, and up to half as much more. */
 	for (tries = 0; tries < 4; tries++) {
-		enum flytune_code code;
+		enum flytune_result code;
 
 		do {
 			code = turn(follower);

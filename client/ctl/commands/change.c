@@ -61,7 +61,7 @@ static enum ctl_exit run_pin(struct ctl *ctl, int count, char **words)
 	return status;
 }
 
-typedef enum flytune_code change_call(flytune_client *client, const flytune_problem *problem,
+typedef enum flytune_result change_call(flytune_client *client, const flytune_problem *problem,
         const char *device, struct flytune_change *change, struct flytune_error *error);
 
 static enum ctl_exit run_change(struct ctl *ctl, const struct command *command, int count, char **words,

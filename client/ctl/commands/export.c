@@ -64,7 +64,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	struct exported exported = {0};
 	struct flytune_error error;
 	enum ctl_exit status;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	for (int i = 0; i < count; i++) {
 		if (i > 0 || (words[i][0] == '-' && words[i][1] != '\0'))

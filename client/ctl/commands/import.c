@@ -107,7 +107,7 @@ static enum ctl_exit import_text(struct ctl *ctl, const char *path, const char *
 	flytune_import *import;
 	struct flytune_error error;
 	enum ctl_exit status = CTL_DONE;
-	enum flytune_code code;
+	enum flytune_result code;
 	bool checked = false;
 
 	flytune_import_report_init(&report);

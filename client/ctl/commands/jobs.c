@@ -84,12 +84,12 @@ const struct command command_jobs = {
 };
 
 /* How a job ended that was to be cancelled: it may have been over before. */
-static enum flytune_code ended_as(
+static enum flytune_result ended_as(
         struct ctl *ctl, const struct flytune_job *cancelled, const char **word, struct flytune_error *error)
 {
 	struct flytune_job job;
 	flytune_job_list *list;
-	enum flytune_code code = flytune_jobs(ctl->client, cancelled, &list, error);
+	enum flytune_result code = flytune_jobs(ctl->client, cancelled, &list, error);
 
 	*word = flytune_state_word(FLYTUNE_STATE_CANCELLED);
 	if (code == FLYTUNE_E_UNKNOWN_JOB)

@@ -173,7 +173,7 @@ static bool is_known(const struct ctl *ctl, const char *kernel, struct flytune_e
 {
 	flytune_problem *problem = flytune_problem_new(kernel, NULL, 0, error);
 	flytune_trial_list *list = NULL;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (problem == NULL)
 		return false;
@@ -187,13 +187,13 @@ static bool is_known(const struct ctl *ctl, const char *kernel, struct flytune_e
 static enum ctl_exit list(struct ctl *ctl, struct listing *listing)
 {
 	struct flytune_export_info info;
-	struct flytune_status status;
+	struct flytune_status_info status;
 	struct flytune_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	if (listing->kernel != NULL && !is_known(ctl, listing->kernel, &error))
 		return ctl_fail(ctl, &error);
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	code = flytune_status(ctl->client, &status, &listing->devices, &error);
 	if (code != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);

@@ -137,7 +137,7 @@ static enum ctl_exit look_up(struct ctl *ctl, const struct problems *problems, c
 	struct flytune_lookup_options options;
 	struct flytune_error error;
 	enum ctl_exit status;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_lookup_options_init(&options);
 	options.device = device;

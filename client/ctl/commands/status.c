@@ -35,7 +35,7 @@ static void print_devices(const flytune_device_list *devices)
 		table_print(&table);
 }
 
-static void status_members(struct document *json, const struct flytune_status *status)
+static void status_members(struct document *json, const struct flytune_status_info *status)
 {
 	char token[128];
 
@@ -60,11 +60,8 @@ static void status_members(struct document *json, const struct flytune_status *s
 	document_bool(json, "paused", status->paused);
 	document_count(json, "runner_restarts", status->runner_restarts);
 	document_object(json, "lookups");
-	document_count(json, "pinned", status->pinned);
-	document_count(json, "tuned", status->tuned);
-	document_count(json, "imported", status->imported);
-	document_count(json, "nearest", status->nearest);
-	document_count(json, "default", status->standard);
+	for (int i = FLYTUNE_SOURCE_PINNED; i <= FLYTUNE_SOURCE_DEFAULT; i++)
+		document_count(json, flytune_source_word((enum flytune_source)i), status->lookups[i]);
 	document_end(json);
 	document_text(json, "degraded", status->degraded);
 	document_text(json, "access", status->access);
@@ -89,7 +86,7 @@ static void status_members(struct document *json, const struct flytune_status *s
 }
 
 /* The state before the devices, or the devices alone with NULL. */
-static void print_json(const struct flytune_status *status, const flytune_device_list *devices)
+static void print_json(const struct flytune_status_info *status, const flytune_device_list *devices)
 {
 	struct document json = {0};
 
@@ -101,7 +98,7 @@ static void print_json(const struct flytune_status *status, const flytune_device
 	document_print(&json);
 }
 
-static const char *stale_words(const struct flytune_status *status, char text[FORMAT_SIZE])
+static const char *stale_words(const struct flytune_status_info *status, char text[FORMAT_SIZE])
 {
 	text[0] = '\0';
 	if (!status->stale_known)
@@ -111,7 +108,7 @@ static const char *stale_words(const struct flytune_status *status, char text[FO
 	return text;
 }
 
-static void print_sessions(struct table *table, const struct flytune_status *status)
+static void print_sessions(struct table *table, const struct flytune_status_info *status)
 {
 	/* An older daemon reports no limit. */
 	if (status->sessions_limit == 0)
@@ -124,7 +121,7 @@ static void print_sessions(struct table *table, const struct flytune_status *sta
 		        status->busiest_sessions, status->user_sessions_limit, status->sessions_refused);
 }
 
-static void print_status(const struct flytune_status *status, const flytune_device_list *devices)
+static void print_status(const struct flytune_status_info *status, const flytune_device_list *devices)
 {
 	struct table table;
 	char text[FORMAT_SIZE], limit[FORMAT_SIZE];
@@ -153,7 +150,9 @@ static void print_status(const struct flytune_status *status, const flytune_devi
 	table_fact(&table, "lookups",
 	        "%" PRIu64 " pinned, %" PRIu64 " tuned, %" PRIu64 " imported, %" PRIu64 " nearest, %" PRIu64
 	        " default",
-	        status->pinned, status->tuned, status->imported, status->nearest, status->standard);
+	        status->lookups[FLYTUNE_SOURCE_PINNED], status->lookups[FLYTUNE_SOURCE_TUNED],
+	        status->lookups[FLYTUNE_SOURCE_IMPORTED], status->lookups[FLYTUNE_SOURCE_NEAREST],
+	        status->lookups[FLYTUNE_SOURCE_DEFAULT]);
 	table_fact(&table, "misses", "%" PRIu64, status->misses);
 	table_fact(&table, "access", "%s", status->access);
 	table_fact(&table, "config", "%s", status->config);
@@ -167,13 +166,13 @@ static void print_status(const struct flytune_status *status, const flytune_devi
 
 static enum ctl_exit run_status(struct ctl *ctl, int count, char **words)
 {
-	struct flytune_status status;
+	struct flytune_status_info status;
 	flytune_device_list *devices;
 	struct flytune_error error;
 
 	if (count > 0)
 		return stray_word(&command_status, words[0]);
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	if (flytune_status(ctl->client, &status, &devices, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
 	if (ctl->json)

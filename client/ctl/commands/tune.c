@@ -147,7 +147,7 @@ static void count_trials(struct tuning *tuning, struct tuned *tuned)
 static enum ctl_exit await(struct tuning *tuning, struct tuned *tuned)
 {
 	struct flytune_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 	char text[FORMAT_LONG_SIZE];
 
 	if (!tuning->ctl->json)

@@ -34,7 +34,7 @@ static const char *label_of(const struct watch *watch, uint64_t number, char tex
 	flytune_job_list *list;
 	struct flytune_job job;
 	char problem[FORMAT_LONG_SIZE];
-	enum flytune_code code;
+	enum flytune_result code;
 
 	text[0] = '\0';
 	flytune_job_init(&job);
@@ -152,9 +152,9 @@ static enum ctl_exit exit_of_job(enum flytune_state state)
 static int show_back(struct watch *watch)
 {
 	struct flytune_event event = {.size = sizeof event, .event = "back"};
-	struct flytune_status status;
+	struct flytune_status_info status;
 
-	flytune_status_init(&status);
+	flytune_status_info_init(&status);
 	if (flytune_status(watch->ctl->client, &status, NULL, NULL) == FLYTUNE_OK)
 		snprintf(event.reason, sizeof event.reason,
 		        "pid %" PRIu64 ", up %" PRIu64 ".%03" PRIu64
@@ -166,7 +166,7 @@ static int show_back(struct watch *watch)
 }
 
 /* What may be over when the next daemon is there. */
-static bool passes(enum flytune_code code)
+static bool passes(enum flytune_result code)
 {
 	return code == FLYTUNE_E_AWAY || code == FLYTUNE_E_TIMEOUT || code == FLYTUNE_E_BUSY ||
 	        code == FLYTUNE_E_UNAVAILABLE || code == FLYTUNE_E_SYSTEM;
@@ -244,13 +244,13 @@ static bool pause_before(int *pause_ms)
 }
 
 /* Goes on with the daemon that comes after one that went away. */
-static enum flytune_code watch_all(struct watch *watch, struct flytune_error *error)
+static enum flytune_result watch_all(struct watch *watch, struct flytune_error *error)
 {
 	struct flytune_event away = {.size = sizeof away, .event = "away"};
 	int pause_ms = PAUSE_FIRST_MS;
 
 	for (;;) {
-		enum flytune_code code = flytune_watch(watch->ctl->client,
+		enum flytune_result code = flytune_watch(watch->ctl->client,
 		        watch->only.job != 0 ? &watch->only : NULL, FLYTUNE_FOREVER, on_event, watch, error);
 
 		/* What was asked beside the watch had no answer. */
@@ -277,7 +277,7 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 {
 	struct watch watch = {.ctl = ctl};
 	struct flytune_error error;
-	enum flytune_code code;
+	enum flytune_result code;
 
 	flytune_job_init(&watch.only);
 	for (int i = 0; i < count; i++) {

@@ -225,7 +225,7 @@ static bool refuse(const struct reading *reading, const char *field, const char 
 
 	memset(error, 0, sizeof *error);
 	error->code = FLYTUNE_E_BAD_VALUE;
-	snprintf(error->word, sizeof error->word, "%s", flytune_code_word(error->code));
+	snprintf(error->word, sizeof error->word, "%s", flytune_result_word(error->code));
 	snprintf(error->field, sizeof error->field, "%s", field);
 	snprintf(error->value, sizeof error->value, "%s", value);
 	snprintf(error->bound, sizeof error->bound, "%s", bound);
@@ -523,11 +523,11 @@ static bool check_head(struct reading *reading, json_t *root)
 	        check_texts(reading, root, "identities", &reading->identities);
 }
 
-static bool refuse_whole(struct flytune_error *error, enum flytune_code code, const char *message)
+static bool refuse_whole(struct flytune_error *error, enum flytune_result code, const char *message)
 {
 	memset(error, 0, sizeof *error);
 	error->code = code;
-	snprintf(error->word, sizeof error->word, "%s", flytune_code_word(code));
+	snprintf(error->word, sizeof error->word, "%s", flytune_result_word(code));
 	snprintf(error->message, sizeof error->message, "%s", message);
 	ft_make_plain(error->message);
 	return false;

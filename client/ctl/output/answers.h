@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
 
 enum { ANSWERS_VERSION = 1, ANSWERS_HASH_SIZE = 33, ANSWERS_TEXT_SIZE = 2048 };
 

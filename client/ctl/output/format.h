@@ -2,7 +2,7 @@
 #ifndef FLYTUNE_CTL_FORMAT_H
 #define FLYTUNE_CTL_FORMAT_H
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
 
 enum { FORMAT_SIZE = 64, FORMAT_LONG_SIZE = 1024 };
 

@@ -5,7 +5,7 @@
 #ifndef FLYTUNE_CTL_JSON_H
 #define FLYTUNE_CTL_JSON_H
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
 
 #include "client/ctl/output/document.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include <flytune/client.h>
+#include <flytune/admin.h>
 
 struct progress {
 	bool silent;   /* show nothing */
