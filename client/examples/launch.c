@@ -1,8 +1,10 @@
-/* Loads the tuned kernel of a problem and launches it, with nothing but the driver of the GPU: no compiler.
+/* Loads the kernel that was tuned for a problem on a GPU of this program and launches it there, with nothing but that
+ * GPU's driver: no compiler.
  *
- * 	cc launch.c $(pkg-config --cflags --libs flytune-client) -ldl -lm -o launch && ./launch 4096 4096
+ * 	cc launch.c $(pkg-config --cflags --libs flytune-client) -ldl -lm -o launch && ./launch 4096 4096 0
  *
- * The problem must have been tuned: flytunectl tune rmsnorm --m 4096 --n 4096 --dtype bf16. One source for AMD's
+ * The last word is the GPU's ordinal in this program. Which of flytune's devices that is, its PCI address says. The
+ * problem must have been tuned there: flytunectl tune rmsnorm --m 4096 --n 4096 --dtype bf16 --device ID. One source for AMD's
  * and NVIDIA's GPUs: the calls that it needs are the same but for their names.
  */
 #include <dlfcn.h>
@@ -19,6 +21,7 @@
 
 struct driver {
 	int (*init)(unsigned flags);
+	int (*address)(char *pci, int size, int ordinal);
 	int (*load)(void **module, const void *object);
 	int (*find)(void **function, void *module, const char *symbol);
 	int (*allocate)(void **memory, size_t bytes);
@@ -51,11 +54,10 @@ static int load_hip(struct driver *driver)
 
 	for (size_t i = 0; i < sizeof names / sizeof *names && library == NULL; i++)
 		library = dlopen(names[i], RTLD_NOW);
-	if (library == NULL) {
-		fprintf(stderr, "HIP is not installed: %s\n", dlerror());
+	if (library == NULL)
 		return -1;
-	}
 	FIND(init, "hipInit");
+	FIND(address, "hipDeviceGetPCIBusId");
 	FIND(set_device, "hipSetDevice");
 	FIND(load, "hipModuleLoadData");
 	FIND(find, "hipModuleGetFunction");
@@ -71,11 +73,10 @@ static int load_cuda(struct driver *driver)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
-	if (library == NULL) {
-		fprintf(stderr, "CUDA's driver is not installed: %s\n", dlerror());
+	if (library == NULL)
 		return -1;
-	}
 	FIND(init, "cuInit");
+	FIND(address, "cuDeviceGetPCIBusId");
 	FIND(retain_context, "cuDevicePrimaryCtxRetain");
 	FIND(set_context, "cuCtxSetCurrent");
 	FIND(load, "cuModuleLoadData");
@@ -95,18 +96,21 @@ static int check(int code, const char *what)
 	return code;
 }
 
-/* The first GPU. */
-static int use_device(struct driver *driver, const char *target)
+/* Makes a GPU the one that is used, and gives its PCI address. */
+static int use_device(struct driver *driver, int ordinal, char *pci, int size)
 {
 	void *context;
 
 	memset(driver, 0, sizeof *driver);
-	if (strncmp(target, "sm_", 3) != 0)
-		return load_hip(driver) != 0 || check(driver->init(0), "start") != 0 ||
-		        check(driver->set_device(0), "take the device");
-	return load_cuda(driver) != 0 || check(driver->init(0), "start") != 0 ||
-	        check(driver->retain_context(&context, 0), "make a context") != 0 ||
-	        check(driver->set_context(context), "use the context") != 0;
+	if (load_cuda(driver) == 0 && driver->init(0) == 0)
+		return check(driver->retain_context(&context, ordinal), "make a context") != 0 ||
+		        check(driver->set_context(context), "use the context") != 0 ||
+		        check(driver->address(pci, size, ordinal), "ask for the address") != 0;
+	if (load_hip(driver) == 0 && driver->init(0) == 0)
+		return check(driver->set_device(ordinal), "take the device") != 0 ||
+		        check(driver->address(pci, size, ordinal), "ask for the address") != 0;
+	fputs("neither CUDA's driver nor HIP has a device here\n", stderr);
+	return -1;
 }
 
 /* ---- numbers ---- */
@@ -181,9 +185,9 @@ static int run(const struct driver *driver, const flytune_code_object *object,
 		for (int64_t r = 0; r < m && !failed; r++)
 			worst = fmax(worst, row_error(y + r * n, x + r * n, weight, n));
 		if (!failed)
-			printf("%s for %s: %" PRIu32 " blocks of %" PRIu32
+			printf("%s for %s on %s: %" PRIu32 " blocks of %" PRIu32
 			       " threads, largest relative error %.2e\n",
-			        info->symbol, info->target, grid, info->block, worst);
+			        info->symbol, info->target, info->device, grid, info->block, worst);
 	}
 	free(x);
 	free(y);
@@ -194,15 +198,22 @@ static int run(const struct driver *driver, const flytune_code_object *object,
 
 int main(int count, char **words)
 {
+	struct flytune_options options;
 	struct flytune_rmsnorm shape;
 	struct flytune_code_info info;
 	struct flytune_error error;
 	struct driver driver;
-	flytune_client *client = flytune_open(NULL, &error);
+	char pci[32];
+	flytune_client *client;
 	flytune_problem *problem = NULL;
 	flytune_code_object *object = NULL;
 	int status = 1;
 
+	if (use_device(&driver, count > 3 ? atoi(words[3]) : 0, pci, sizeof pci) != 0)
+		return 1;
+	flytune_options_init(&options);
+	options.device = pci;
+	client = flytune_open(&options, &error);
 	flytune_rmsnorm_init(&shape);
 	shape.m = count > 1 ? strtoll(words[1], NULL, 10) : 64;
 	shape.n = count > 2 ? strtoll(words[2], NULL, 10) : 4096;
@@ -214,8 +225,7 @@ int main(int count, char **words)
 	} else {
 		flytune_code_info_init(&info);
 		flytune_code_describe(object, &info);
-		if (use_device(&driver, info.target) == 0)
-			status = run(&driver, object, &info, shape.m, shape.n);
+		status = run(&driver, object, &info, shape.m, shape.n);
 	}
 	flytune_code_free(object);
 	flytune_problem_free(problem);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -923,7 +924,7 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 		struct device *device = devices->device[i];
 
 		if (strcmp(device->shown.id, id) == 0 ||
-		        (device->shown.pci[0] != '\0' && strcmp(device->shown.pci, id) == 0))
+		        (device->shown.pci[0] != '\0' && strcasecmp(device->shown.pci, id) == 0))
 			return device;
 		if (device->state != DEVICE_ABSENT && length < sizeof(known))
 			length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",

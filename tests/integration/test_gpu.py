@@ -116,7 +116,16 @@ def test_the_winners_code_is_launched_by_a_program_without_a_compiler(gpu, drive
     ran = subprocess.run([harness.program("example-launch"), "64", "1024"], capture_output=True, text=True, check=False,
                          env={**os.environ, "LD_LIBRARY_PATH": str(driver), "FLYTUNE_SOCKET": str(gpu.path)},
                          timeout=harness.DEADLINE)
-    assert ran.returncode == 0 and "flytune_rmsnorm for sm_90" in ran.stdout, ran
+    assert ran.returncode == 0 and "flytune_rmsnorm for sm_90 on cuda:0: " in ran.stdout, ran
+
+
+def test_a_gpu_is_named_by_its_pci_address_as_well(gpu):
+    device, = gpu.status()["devices"]
+    assert device["pci"] == "0000:a1:00.0"
+    for name in ("0000:a1:00.0", "0000:A1:00.0", "cuda:0"):
+        assert gpu.ctl("lookup", *harness.shape(m=3, n=512), "--device", name).json["device"] == "cuda:0"
+    told = gpu.ctl("lookup", *harness.shape(m=3, n=512), "--device", "0000:a1:00.1", check=False)
+    assert told.json["error"]["code"] == "unknown_device"
 
 
 def test_code_that_is_not_there_is_told_plainly(gpu):

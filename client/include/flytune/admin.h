@@ -81,7 +81,7 @@ struct flytune_trial {
 	uint64_t rounds;        /* measured */
 	uint64_t dropped_round; /* rounds seen when it was dropped; 0: it was not */
 	uint64_t registers;     /* of a thread */
-	uint64_t spills;        /* bytes of memory of a thread that stand in for registers */
+	uint64_t spills;        /* of registers to memory */
 	uint64_t build_ns;
 	double error;                 /* largest relative error seen when it was verified */
 	char code[FLYTUNE_HASH_SIZE]; /* hash of the machine code */
