@@ -209,7 +209,7 @@ int main(int count, char **words)
 	flytune_code_object *object = NULL;
 	int status = 1;
 
-	if (use_device(&driver, count > 3 ? atoi(words[3]) : 0, pci, sizeof pci) != 0)
+	if (use_device(&driver, count > 3 ? (int)strtol(words[3], NULL, 10) : 0, pci, sizeof pci) != 0)
 		return 1;
 	flytune_options_init(&options);
 	options.device = pci;

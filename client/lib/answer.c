@@ -32,6 +32,8 @@ enum flytune_source answer_source(const char *word)
 
 int64_t flytune_answer_get(const struct flytune_answer *answer, const char *knob, int64_t otherwise)
 {
+	if (answer == NULL || knob == NULL)
+		return otherwise;
 	for (uint32_t i = 0; i < answer->knob_count && i < FLYTUNE_KNOBS_MAX; i++) {
 		if (strcmp(answer->knob[i].name, knob) == 0)
 			return answer->knob[i].value;

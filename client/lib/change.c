@@ -20,6 +20,7 @@ static enum flytune_result change_answer(flytune_client *client, const char *met
 	struct ft_error error;
 	enum flytune_result code;
 
+	REQUIRE(problem, out);
 	if (change != NULL && sized_length(change) < sizeof change->size)
 		return outcome_unsized(out, "flytune_change");
 	if (client_device(client, device, request->device, &error) != 0)
@@ -50,6 +51,8 @@ enum flytune_result flytune_pin(flytune_client *client, const flytune_problem *p
 	struct ft_change_request request = {0};
 	struct ft_error error;
 
+	if (count > 0)
+		REQUIRE(knobs, out);
 	for (size_t i = 0; i < count; i++) {
 		/* A caller's name need not end where it should. */
 		if (memchr(knobs[i].name, '\0', sizeof knobs[i].name) == NULL) {

@@ -79,6 +79,8 @@ enum flytune_result flytune_code(flytune_client *client, const flytune_problem *
 	struct ft_error error;
 	enum flytune_result code;
 
+	REQUIRE(problem, out);
+	REQUIRE(object, out);
 	if (client_device(client, device, request.device, &error) != 0)
 		return outcome(out, &error);
 	memcpy(request.kernel, problem->kernel, sizeof request.kernel);
@@ -97,20 +99,23 @@ enum flytune_result flytune_code(flytune_client *client, const flytune_problem *
 const void *flytune_code_data(const flytune_code_object *object, size_t *length)
 {
 	if (length != NULL)
-		*length = object->length;
-	return object->data;
+		*length = object != NULL ? object->length : 0;
+	return object != NULL ? object->data : NULL;
 }
 
 int flytune_code_describe(const flytune_code_object *object, struct flytune_code_info *info)
 {
-	return sized_out(info, &object->info, sizeof object->info);
+	return object != NULL && sized_out(info, &object->info, sizeof object->info);
 }
 
 uint32_t flytune_code_blocks(const struct flytune_code_info *info, int64_t scale)
 {
-	uint64_t rows = info->rows > 0 ? info->rows : 1;
-	uint64_t blocks = scale > 0 ? ((uint64_t)scale + rows - 1) / rows : 1;
+	uint64_t rows, blocks;
 
+	if (info == NULL)
+		return 0;
+	rows = info->rows > 0 ? info->rows : 1;
+	blocks = scale > 0 ? ((uint64_t)scale + rows - 1) / rows : 1;
 	return blocks < info->blocks_max ? (uint32_t)blocks : info->blocks_max;
 }
 

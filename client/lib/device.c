@@ -64,9 +64,10 @@ enum flytune_result flytune_devices(
 	struct ft_envelope reply;
 	struct ft_error error;
 	flytune_device_list *made = NULL;
-	enum flytune_result code =
-	        client_ask(client, "devices", &ft_empty_message, &request, &connection, &reply, out);
+	enum flytune_result code;
 
+	REQUIRE(list, out);
+	code = client_ask(client, "devices", &ft_empty_message, &request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;
 	if (ft_decode(&ft_devices_reply_message, reply.body, &devices, &error) == 0)
@@ -82,12 +83,13 @@ enum flytune_result flytune_devices(
 
 size_t flytune_device_list_count(const flytune_device_list *list)
 {
-	return list->count;
+	return list != NULL ? list->count : 0;
 }
 
 int flytune_device_list_get(const flytune_device_list *list, size_t index, struct flytune_device *device)
 {
-	return index < list->count && sized_out(device, &list->device[index], sizeof list->device[index]);
+	return list != NULL && index < list->count &&
+	        sized_out(device, &list->device[index], sizeof list->device[index]);
 }
 
 void flytune_device_list_free(flytune_device_list *list)

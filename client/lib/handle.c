@@ -134,8 +134,11 @@ static int configure(flytune_client *client, const struct flytune_options *given
 int client_device(const flytune_client *client, const char *named, char device[FT_DEVICE_ID_SIZE],
         struct ft_error *error)
 {
-	const char *id = named != NULL ? named : client->device;
+	const char *id;
 
+	if (client == NULL)
+		return ft_fail_field(error, FT_E_BAD_VALUE, "client", "NULL", "given");
+	id = named != NULL ? named : client->device;
 	if (strlen(id) >= FT_DEVICE_ID_SIZE)
 		return ft_fail_field(
 		        error, FT_E_UNKNOWN_DEVICE, "device", id, "an id such as cpu:0, under 32 bytes");
@@ -647,6 +650,7 @@ enum flytune_result client_ask(flytune_client *client, const char *method, const
 {
 	struct ft_error error;
 
+	REQUIRE(client, out);
 	client_enter(client);
 	if (client_call(client, method, message, body, clock_after(client->call_timeout_ms), true, connection,
 	            reply, &error) == CALL_DONE)

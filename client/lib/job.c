@@ -124,6 +124,8 @@ enum flytune_result flytune_tune(flytune_client *client, const flytune_problem *
 	struct ft_error error;
 	enum flytune_result code;
 
+	REQUIRE(problem, out);
+	REQUIRE(job, out);
 	flytune_tune_options_init(&options);
 	if (given != NULL && !sized_in(&options, sizeof options, given))
 		return outcome_unsized(out, "flytune_tune_options");
@@ -163,6 +165,7 @@ enum flytune_result flytune_cancel(
 	struct ft_envelope reply;
 	enum flytune_result code;
 
+	REQUIRE(job, out);
 	if (!job_request(job, &request))
 		return outcome_unsized(out, "flytune_job");
 	code = client_ask(client, "cancel", &ft_job_request_message, &request, &connection, &reply, out);
@@ -201,6 +204,7 @@ enum flytune_result flytune_jobs(flytune_client *client, const struct flytune_jo
 	flytune_job_list *made;
 	enum flytune_result code;
 
+	REQUIRE(list, out);
 	if (!job_request(job, &request))
 		return outcome_unsized(out, "flytune_job");
 	code = client_ask(client, "jobs", &ft_job_request_message, &request, &connection, &reply, out);
@@ -225,12 +229,13 @@ enum flytune_result flytune_jobs(flytune_client *client, const struct flytune_jo
 
 size_t flytune_job_list_count(const flytune_job_list *list)
 {
-	return list->count;
+	return list != NULL ? list->count : 0;
 }
 
 int flytune_job_list_get(const flytune_job_list *list, size_t index, struct flytune_job *job)
 {
-	return index < list->count && sized_out(job, &list->job[index], sizeof list->job[index]);
+	return list != NULL && index < list->count &&
+	        sized_out(job, &list->job[index], sizeof list->job[index]);
 }
 
 void flytune_job_list_free(flytune_job_list *list)

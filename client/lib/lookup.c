@@ -348,9 +348,11 @@ static __attribute__((noinline)) enum flytune_result look_up(flytune_client *cli
 enum flytune_result flytune_lookup(flytune_client *client, const flytune_problem *problem,
         const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
 {
-	/* What nearly every call is, without the rest around it. */
-	if (given == NULL && sized_length(answer) == sizeof *answer &&
-	        client->autotune != FLYTUNE_AUTOTUNE_NEVER) {
+	REQUIRE(client, out);
+	REQUIRE(problem, out);
+	REQUIRE(answer, out);
+	/* What nearly every call is, without the rest around it. Where the daemon is never asked, nothing is kept. */
+	if (given == NULL && sized_length(answer) == sizeof *answer) {
 		struct cache_key key = cache_key(problem, client->device);
 
 		if (answer_at_once(client, &key, answer))

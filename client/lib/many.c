@@ -307,6 +307,10 @@ static int check_list(size_t count, const struct many *many, struct ft_error *er
 		return ft_fail_field(error, FT_E_BAD_VALUE, "count", value, bound);
 	}
 	for (size_t i = 0; i < count; i++) {
+		if (many->problem[i] == NULL) {
+			snprintf(value, sizeof value, "problems[%zu]", i);
+			return ft_fail_field(error, FT_E_BAD_VALUE, value, "NULL", "given");
+		}
 		if (many->stride < sizeof(size_t) || sized_length(answer_of(many, i)) != many->stride)
 			return ft_fail(error, FT_E_BAD_REQUEST,
 			        "the size of answer %zu is not set, or not that of the first: call "
@@ -323,7 +327,6 @@ enum flytune_result flytune_lookup_many(flytune_client *client, flytune_problem 
 	UNCANCELLED;
 	struct many many = {.client = client,
 	        .problem = problems,
-	        .device = client->device,
 	        .answers = (char *)answers,
 	        .errors = errors,
 	        .out = out};
@@ -332,8 +335,12 @@ enum flytune_result flytune_lookup_many(flytune_client *client, flytune_problem 
 	struct ft_error error;
 	struct asked *asked;
 
+	REQUIRE(client, out);
 	if (count == 0)
 		return FLYTUNE_OK;
+	REQUIRE(problems, out);
+	REQUIRE(answers, out);
+	many.device = client->device;
 	many.stride = sized_length(answers);
 	if (check_list(count, &many, &error) != 0)
 		return outcome(out, &error);

@@ -15,9 +15,10 @@ enum flytune_result flytune_metrics(
 	struct ft_envelope reply;
 	struct ft_error error;
 	char *copy = NULL;
-	enum flytune_result code =
-	        client_ask(client, "metrics", &ft_empty_message, &request, &connection, &reply, out);
+	enum flytune_result code;
 
+	REQUIRE(page, out);
+	code = client_ask(client, "metrics", &ft_empty_message, &request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;
 	if (ft_decode(&ft_metrics_reply_message, reply.body, &metrics, &error) == 0) {

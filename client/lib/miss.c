@@ -55,9 +55,10 @@ enum flytune_result flytune_misses(
 	struct ft_envelope reply;
 	struct ft_error error;
 	flytune_miss_list *made;
-	enum flytune_result code =
-	        client_ask(client, "misses", &ft_misses_request_message, &request, &connection, &reply, out);
+	enum flytune_result code;
 
+	REQUIRE(list, out);
+	code = client_ask(client, "misses", &ft_misses_request_message, &request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;
 	made = calloc(1, sizeof *made);
@@ -75,17 +76,18 @@ enum flytune_result flytune_misses(
 
 size_t flytune_miss_list_count(const flytune_miss_list *list)
 {
-	return list->count;
+	return list != NULL ? list->count : 0;
 }
 
 int flytune_miss_list_get(const flytune_miss_list *list, size_t index, struct flytune_miss *miss)
 {
-	return index < list->count && sized_out(miss, &list->miss[index], sizeof list->miss[index]);
+	return list != NULL && index < list->count &&
+	        sized_out(miss, &list->miss[index], sizeof list->miss[index]);
 }
 
 int flytune_miss_list_info(const flytune_miss_list *list, struct flytune_misses_info *info)
 {
-	return sized_out(info, &list->info, sizeof list->info);
+	return list != NULL && sized_out(info, &list->info, sizeof list->info);
 }
 
 void flytune_miss_list_free(flytune_miss_list *list)

@@ -67,6 +67,14 @@ enum flytune_result outcome(struct flytune_error *out, const struct ft_error *er
 	return code;
 }
 
+enum flytune_result outcome_null(struct flytune_error *out, const char *argument)
+{
+	struct ft_error error;
+
+	ft_fail_field(&error, FT_E_BAD_VALUE, argument, "NULL", "given");
+	return outcome(out, &error);
+}
+
 enum flytune_result outcome_unsized(struct flytune_error *out, const char *structure)
 {
 	struct ft_error error;

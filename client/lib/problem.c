@@ -77,8 +77,12 @@ flytune_problem *flytune_problem_new(
 	struct ft_error error;
 	flytune_problem *problem;
 
-	if (kernel == NULL || !ft_name_valid(kernel)) {
-		ft_fail_field(&error, FT_E_BAD_VALUE, "kernel", kernel == NULL ? "missing" : kernel,
+	if (kernel == NULL || (fields == NULL && count > 0)) {
+		outcome_null(out, kernel == NULL ? "kernel" : "fields");
+		return NULL;
+	}
+	if (!ft_name_valid(kernel)) {
+		ft_fail_field(&error, FT_E_BAD_VALUE, "kernel", kernel,
 		        "a name of letters, digits and underscores, under 32");
 		outcome(out, &error);
 		return NULL;
@@ -126,14 +130,14 @@ bool problem_equal(const flytune_problem *a, const flytune_problem *b)
 
 const char *flytune_problem_kernel(const flytune_problem *problem)
 {
-	return problem->kernel;
+	return problem != NULL ? problem->kernel : NULL;
 }
 
 int flytune_problem_field(const flytune_problem *problem, size_t index, struct flytune_field *field)
 {
 	const struct ft_field *own;
 
-	if (index >= problem->whole.count)
+	if (problem == NULL || field == NULL || index >= problem->whole.count)
 		return 0;
 	own = &problem->whole.field[index];
 	*field = (struct flytune_field){.name = own->name,

@@ -10,6 +10,10 @@ flytune_problem *flytune_problem_rmsnorm(const struct flytune_rmsnorm *given, st
 	struct flytune_field fields[5];
 	size_t count = 0;
 
+	if (given == NULL) {
+		outcome_null(out, "shape");
+		return NULL;
+	}
 	if (!sized_in(&shape, sizeof shape, given)) {
 		outcome_unsized(out, "flytune_rmsnorm");
 		return NULL;

@@ -7,16 +7,18 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What the caller's structure is, by its own word. */
+/* What the caller's structure is, by its own word; 0: there is none. */
 static inline size_t sized_length(const void *structure)
 {
 	size_t size;
 
+	if (structure == NULL)
+		return 0;
 	memcpy(&size, structure, sizeof size);
 	return size;
 }
 
-/* Reads a caller's structure, zero where it is older and ends early. False if its size was never set. */
+/* Reads a caller's structure, zero where it is older and ends early. False if its size was never set, or it is NULL. */
 static inline bool sized_in(void *ours, size_t size, const void *theirs)
 {
 	size_t given = sized_length(theirs);

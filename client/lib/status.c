@@ -81,6 +81,7 @@ enum flytune_result flytune_status(flytune_client *client, struct flytune_status
 	enum flytune_result code;
 	int failed;
 
+	REQUIRE(status, out);
 	if (sized_length(status) < sizeof status->size)
 		return outcome_unsized(out, "flytune_status");
 	code = client_ask(client, "status", &ft_empty_message, &request, &connection, &reply, out);
@@ -109,6 +110,7 @@ enum flytune_result flytune_ping(flytune_client *client, struct flytune_error *o
 	struct ft_error error;
 	enum call_result result;
 
+	REQUIRE(client, out);
 	client_enter(client);
 	/* That it refuses is a sign of life as well. */
 	result = client_call(client, "status", &ft_empty_message, &request,

@@ -418,7 +418,7 @@ static int add_question(struct flytune_subscription *subscription, const flytune
 static int fill(struct flytune_subscription *subscription, flytune_problem *const *problems,
         const char *named, struct ft_error *error)
 {
-	char device[FT_DEVICE_ID_SIZE];
+	char device[FT_DEVICE_ID_SIZE], name[24];
 
 	ft_writer_init_growing(&subscription->questions, (size_t)FLYTUNE_SUBSCRIBED_MAX * QUESTION_MAX);
 	if (client_device(subscription->client, named, device, error) != 0)
@@ -427,6 +427,10 @@ static int fill(struct flytune_subscription *subscription, flytune_problem *cons
 	if (subscription->entry == NULL)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
 	for (size_t i = 0; i < subscription->count; i++) {
+		if (problems[i] == NULL) {
+			snprintf(name, sizeof name, "problems[%zu]", i);
+			return ft_fail_field(error, FT_E_BAD_VALUE, name, "NULL", "given");
+		}
 		if (add_question(subscription, problems[i], device, &subscription->entry[i], error) != 0)
 			return -1;
 	}
@@ -469,6 +473,11 @@ enum flytune_result flytune_subscribe(flytune_client *client, flytune_problem *c
 	struct flytune_subscription *subscription;
 	struct ft_error error;
 
+	REQUIRE(client, out);
+	REQUIRE(problems, out);
+	REQUIRE(changed, out);
+	if (out_subscription == NULL)
+		return outcome_null(out, "subscription");
 	client_enter(client);
 	subscription = make(client, problems, count, device, &error);
 	if (subscription == NULL)
@@ -491,17 +500,19 @@ enum flytune_result flytune_subscribe(flytune_client *client, flytune_problem *c
 
 int flytune_subscription_fd(const flytune_subscription *subscription)
 {
-	return subscription->epoll;
+	return subscription != NULL ? subscription->epoll : -1;
 }
 
 enum flytune_result flytune_dispatch(flytune_subscription *subscription, struct flytune_error *out)
 {
 	UNCANCELLED;
-	flytune_client *client = subscription->client;
+	flytune_client *client;
 	enum call_result result;
 	struct ft_error error;
 	bool again;
 
+	REQUIRE(subscription, out);
+	client = subscription->client;
 	client_enter(client);
 	if (client->autotune == FLYTUNE_AUTOTUNE_NEVER)
 		return FLYTUNE_OK;

@@ -126,6 +126,8 @@ enum flytune_result flytune_export(flytune_client *client, flytune_row_fn rows, 
 	uint8_t place[64];
 	size_t length = 0;
 
+	REQUIRE(client, out);
+	REQUIRE(rows, out);
 	if (info != NULL && sized_length(info) < sizeof info->size)
 		return outcome_unsized(out, "flytune_export_info");
 	export.row = calloc(1, sizeof *export.row);
@@ -187,11 +189,15 @@ enum flytune_result flytune_import_begin(
         flytune_client *client, flytune_import **made, struct flytune_error *out)
 {
 	UNCANCELLED;
-	flytune_import *import = calloc(1, sizeof *import);
+	flytune_import *import;
 	struct ft_empty request = {0};
 	struct ft_envelope reply = {0};
 	struct ft_error error;
 
+	REQUIRE(client, out);
+	if (made == NULL)
+		return outcome_null(out, "import");
+	import = calloc(1, sizeof *import);
 	if (import == NULL) {
 		ft_fail(&error, FT_E_MEMORY, "out of memory");
 		return outcome(out, &error);
@@ -350,10 +356,15 @@ enum flytune_result flytune_import_add(
         flytune_import *import, const struct flytune_row *given, struct flytune_error *out)
 {
 	UNCANCELLED;
-	struct flytune_row *whole = calloc(1, sizeof *whole);
-	struct ft_row *row = calloc(1, sizeof *row);
+	struct flytune_row *whole;
+	struct ft_row *row;
 	enum flytune_result code = FLYTUNE_OK;
 
+	REQUIRE(import, out);
+	if (given == NULL)
+		return outcome_null(out, "row");
+	whole = calloc(1, sizeof *whole);
+	row = calloc(1, sizeof *row);
 	client_enter(import->client);
 	if (import->connection == NULL) {
 		code = outcome(out, &import->error);
@@ -396,6 +407,7 @@ enum flytune_result flytune_import_check(
 	UNCANCELLED;
 	enum flytune_result code;
 
+	REQUIRE(import, out);
 	if (told != NULL && sized_length(told) < sizeof told->size)
 		return outcome_unsized(out, "flytune_import_report");
 	client_enter(import->client);
@@ -433,7 +445,7 @@ enum flytune_result flytune_import_commit(
 
 int flytune_import_get_note(const flytune_import *import, size_t index, struct flytune_import_note *note)
 {
-	return index < import->note_count &&
+	return import != NULL && index < import->note_count &&
 	        sized_out(note, &import->note[index], sizeof import->note[index]);
 }
 

@@ -105,6 +105,8 @@ enum flytune_result flytune_trials(flytune_client *client, const flytune_problem
 	flytune_trial_list *made;
 	enum flytune_result code;
 
+	REQUIRE(problem, out);
+	REQUIRE(list, out);
 	if (client_device(client, device, request.device, &error) != 0)
 		return outcome(out, &error);
 	memcpy(request.kernel, problem->kernel, sizeof request.kernel);
@@ -127,22 +129,24 @@ enum flytune_result flytune_trials(flytune_client *client, const flytune_problem
 
 size_t flytune_trial_list_count(const flytune_trial_list *list)
 {
-	return list->count;
+	return list != NULL ? list->count : 0;
 }
 
 int flytune_trial_list_get(const flytune_trial_list *list, size_t index, struct flytune_trial *trial)
 {
-	return index < list->count && sized_out(trial, &list->trial[index], sizeof list->trial[index]);
+	return list != NULL && index < list->count &&
+	        sized_out(trial, &list->trial[index], sizeof list->trial[index]);
 }
 
 int flytune_trial_list_info(const flytune_trial_list *list, struct flytune_trials_info *info)
 {
-	return sized_out(info, &list->info, sizeof list->info);
+	return list != NULL && sized_out(info, &list->info, sizeof list->info);
 }
 
 int flytune_trial_list_effect(const flytune_trial_list *list, size_t index, struct flytune_effect *effect)
 {
-	return index < list->effects && sized_out(effect, &list->effect[index], sizeof list->effect[index]);
+	return list != NULL && index < list->effects &&
+	        sized_out(effect, &list->effect[index], sizeof list->effect[index]);
 }
 
 void flytune_trial_list_free(flytune_trial_list *list)

@@ -137,6 +137,8 @@ enum flytune_result flytune_wait(flytune_client *client, struct flytune_job *job
 	struct flytune_answer known;
 	struct ft_error error;
 
+	REQUIRE(client, out);
+	REQUIRE(job, out);
 	if (!sized_in(&asked, sizeof asked, job))
 		return outcome_unsized(out, "flytune_job");
 	if (answer != NULL && sized_length(answer) < sizeof answer->size)
@@ -181,6 +183,8 @@ enum flytune_result flytune_watch(flytune_client *client, const struct flytune_j
 	struct ft_error error;
 	enum call_result result;
 
+	REQUIRE(client, out);
+	REQUIRE(events, out);
 	if (!job_request(job, &request))
 		return outcome_unsized(out, "flytune_job");
 	begin.job = request.job;

@@ -538,6 +538,7 @@ static void answer(struct fake_session *session, const struct ft_envelope *reque
 	        {"status", answer_status},
 	        {"devices", answer_status},
 	        {"cancel", answer_empty},
+	        {"import_begin", answer_empty},
 	};
 
 	for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {

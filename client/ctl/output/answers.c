@@ -437,7 +437,6 @@ static bool read_row(const struct reading *reading, json_t *row, struct flytune_
 
 	if (!json_is_object(row))
 		return refuse(reading, "the row", kind_of(row), "an object");
-	flytune_row_init(read);
 	if (!known_names(reading, "", row, names) ||
 	        !read_text(reading, row, "kernel", read->kernel, sizeof read->kernel) ||
 	        !read_problem(reading, row, read) ||
@@ -564,6 +563,7 @@ bool answers_read(const char *text, size_t length,
 	rows = json_object_get(root, "answers");
 	for (size_t i = 0; taken && i < json_array_size(rows); i++) {
 		reading.number = i + 1;
+		flytune_row_init(read);
 		taken = read_row(&reading, json_array_get(rows, i), read) &&
 		        take(data, reading.number, read, error);
 	}
