@@ -19,6 +19,8 @@
 #include "daemon/host/stack.h"
 #include "daemon/host/timer.h"
 #include "daemon/host/priority.h"
+#include "daemon/host/process.h"
+#include "daemon/host/reload.h"
 #include "daemon/store/repair/startup_check.h"
 
 enum {
@@ -32,18 +34,6 @@ enum {
 static const uint64_t stuck_ns = UINT64_C(600) * 1000000000;
 /* Said each second while a store is checked, rescued or put back, at a start or an end: half a minute from now, if no more comes. */
 static const char still_at_work[] = "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=30000000";
-
-enum { RELOAD_FAULTS_MAX = 8 };
-
-/* A configuration that is read anew, until the host was asked for what it names. */
-struct reload {
-	uv_work_t work;
-	struct daemon *daemon;
-	struct options *options;
-	struct access access;
-	unsigned faults;
-	struct ft_error fault[RELOAD_FAULTS_MAX];
-};
 
 struct daemon {
 	int argc;
@@ -66,14 +56,13 @@ struct daemon {
 	struct queue queue;
 	struct background background;
 	struct methods methods;
-	uv_signal_t signals[3];
+	uv_signal_t signals[PROCESS_SIGNALS];
 	uv_timer_t watchdog;
 	uv_timer_t log_timer; /* runs only while lines wait to be written */
 	struct metrics_file metrics;
+	struct reload reload;
 	/* What was begun, and so must be ended. */
 	bool has_loop, has_devices, has_server, has_queue, has_methods, has_background, has_metrics;
-	bool reloads;       /* the host is asked for what a new configuration names */
-	bool reloads_again; /* and the configuration may have changed since */
 	bool stopping;
 	bool store_closing;
 	int status;
@@ -82,54 +71,17 @@ struct daemon {
 /* For the handler alone: the store that must not be trusted blindly after a fault. */
 static struct store *volatile faulted_store;
 
-/* Leaves a mark for the next start and a line for people, then dies of the signal as if there were no
- * handler. */
-static void faulted(int number)
+static void mark_store(int number)
 {
-	static const char line[] = "flytuned: fatal signal; the store is checked at the next start\n";
-
-	struct pollfd place = {.fd = STDERR_FILENO, .events = POLLOUT};
-
 	if (faulted_store != NULL)
 		store_mark_signal(faulted_store, number);
-	/* Not where it would have to wait. */
-	if (poll(&place, 1, 0) == 1)
-		(void)!write(STDERR_FILENO, line, sizeof(line) - 1);
-	(void)raise(number); /* the handler was reset when it was entered */
-}
-
-static void watch_faults(void)
-{
-	static const int numbers[] = {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGABRT};
-	struct sigaction action = {.sa_handler = faulted, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
-	struct sigaction before;
-
-	(void)sigemptyset(&action.sa_mask);
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		/* A sanitizer's own handler says more. */
-		if (sigaction(numbers[i], NULL, &before) == 0 && (before.sa_flags & SA_SIGINFO) == 0 &&
-		        before.sa_handler == SIG_DFL)
-			(void)sigaction(numbers[i], &action, NULL);
-	}
-}
-
-/* The signals that are watched for. Between two lives nobody does, and they would end the process: they wait then. */
-static void hold_signals(int how)
-{
-	sigset_t held;
-
-	(void)sigemptyset(&held);
-	(void)sigaddset(&held, SIGTERM);
-	(void)sigaddset(&held, SIGINT);
-	(void)sigaddset(&held, SIGHUP);
-	(void)pthread_sigmask(how, &held, NULL);
 }
 
 static void close_rest(void *data)
 {
 	struct daemon *daemon = data;
 
-	hold_signals(SIG_BLOCK);
+	process_hold_signals(true);
 	daemon->store = NULL;
 	board_free(&daemon->board);
 	if (daemon->has_server)
@@ -147,7 +99,7 @@ static void close_rest(void *data)
 	uv_close((uv_handle_t *)&daemon->watchdog, NULL);
 	uv_close((uv_handle_t *)&daemon->log_timer, NULL);
 	/* A user database that does not answer holds up no end; a life that goes on needs its settings. */
-	if (daemon->reloads && !daemon->again)
+	if (daemon->reload.asking && !daemon->again)
 		uv_stop(&daemon->loop);
 }
 
@@ -197,7 +149,7 @@ static void stop(struct daemon *daemon)
 {
 	if (daemon->stopping)
 		return;
-	daemon->stopping = true;
+	daemon->stopping = daemon->reload.stopped = true;
 	notify_send(&daemon->notify, daemon->again ? "STATUS=Repairing the store" : "STOPPING=1");
 	/* An end has half a minute, and putting back a large store may take longer. */
 	if (daemon->notify.socket >= 0)
@@ -224,107 +176,32 @@ static void log_fault(void *data, const struct ft_error *fault)
 	log_line(log, LOG_LEVEL_WARNING, "configuration: %s", fault->message);
 }
 
-static void keep_fault(void *data, const struct ft_error *fault)
+static void reload_begins(void *data)
 {
-	struct reload *reload = data;
-
-	if (reload->faults < RELOAD_FAULTS_MAX)
-		reload->fault[reload->faults++] = *fault;
-}
-
-static void drop_fault(void *data, const struct ft_error *fault)
-{
-	struct reload *reload = data;
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < reload->faults; i++) {
-		if (strcmp(reload->fault[i].message, fault->message) != 0)
-			reload->fault[kept++] = reload->fault[i];
-	}
-	reload->faults = kept;
-}
-
-/* In a thread of its own: the user database may be on another host, which takes its time. */
-static void ask_host(uv_work_t *work)
-{
-	struct reload *reload = work->data;
-
-	access_init(&reload->access, reload->options);
-	(void)check_host(reload->options, keep_fault, reload);
-	/* What the daemon runs with in spite of a fault is no reason to refuse the rest. */
-	(void)check_host(&reload->daemon->options, drop_fault, reload);
-}
-
-static void apply(struct daemon *daemon, const struct reload *reload)
-{
-	char rest[512];
-
-	options_reload(&daemon->options, reload->options, rest, sizeof(rest));
-	daemon->log.level = daemon->options.log_level;
-	daemon->access = reload->access;
-	if (daemon->has_metrics)
-		metrics_file_configure(&daemon->metrics);
-	log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
-	        reload->options->config[0] != '\0' ? reload->options->config : "none",
-	        rest[0] != '\0' ? "; not before a restart: " : "", rest);
-}
-
-static void reload(struct daemon *daemon);
-
-static void host_asked(uv_work_t *work, int status)
-{
-	struct reload *reload_now = work->data;
-	struct daemon *daemon = reload_now->daemon;
-	bool again = daemon->reloads_again;
-
-	(void)status;
-	daemon->reloads = daemon->reloads_again = false;
-	if (!daemon->stopping) {
-		for (unsigned i = 0; i < reload_now->faults; i++)
-			log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s",
-			        reload_now->fault[i].message);
-		if (reload_now->faults == 0)
-			apply(daemon, reload_now);
-		if (daemon->has_background) /* what answers them is there */
-			devices_ask_again(&daemon->devices);
-		notify_send(&daemon->notify, "READY=1");
-	}
-	free(reload_now->options);
-	free(reload_now);
-	if (again && !daemon->stopping)
-		reload(daemon);
-}
-
-/* Reads file and flags anew, and asks the host for what they name. With a fault in them, all stays as it was. */
-static void reload(struct daemon *daemon)
-{
-	struct reload *fresh;
-	struct ft_error error;
+	struct daemon *daemon = data;
 	char lines[64];
 
-	if (daemon->reloads) {
-		daemon->reloads_again = true;
-		return;
-	}
-	fresh = calloc(1, sizeof(*fresh));
-	if (fresh != NULL) {
-		fresh->daemon = daemon;
-		fresh->work.data = fresh;
-		fresh->options = malloc(sizeof(*fresh->options));
-	}
 	(void)snprintf(lines, sizeof(lines), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, uv_hrtime() / 1000);
 	notify_send(&daemon->notify, lines);
-	if (fresh == NULL || fresh->options == NULL)
-		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: no memory");
-	else if (options_parse(fresh->options, daemon->argc, daemon->argv, &error) == OPTIONS_BAD)
-		log_line(&daemon->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s", error.message);
-	else if (uv_queue_work(&daemon->loop, &fresh->work, ask_host, host_asked) == 0)
-		daemon->reloads = true;
-	if (daemon->reloads)
-		return;
-	if (fresh != NULL)
-		free(fresh->options);
-	free(fresh);
+}
+
+static void reloaded(void *data, const struct options *options, const struct access *access)
+{
+	struct daemon *daemon = data;
+	char rest[512];
+
+	if (options != NULL) {
+		options_reload(&daemon->options, options, rest, sizeof(rest));
+		daemon->log.level = daemon->options.log_level;
+		daemon->access = *access;
+		if (daemon->has_metrics)
+			metrics_file_configure(&daemon->metrics);
+		log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
+		        options->config[0] != '\0' ? options->config : "none",
+		        rest[0] != '\0' ? "; not before a restart: " : "", rest);
+	}
+	if (daemon->has_background) /* what answers them is there */
+		devices_ask_again(&daemon->devices);
 	notify_send(&daemon->notify, "READY=1");
 }
 
@@ -348,7 +225,7 @@ static void signalled(uv_signal_t *handle, int number)
 	if (number == SIGHUP) {
 		if (daemon->stopping)
 			return;
-		reload(daemon);
+		reload_begin(&daemon->reload);
 		watch_look(&daemon->state_watch);
 		server_look(&daemon->server);
 		return;
@@ -574,56 +451,16 @@ static void log_waits(void *data)
 
 /* ---- start ---- */
 
-/* systemd's usual soft limit of 1,024 descriptors leaves nothing beside a thousand clients. */
-static void raise_descriptor_limit(struct options *options)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-		return;
-	options->descriptors = limit;
-	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* A descriptor that is closed at the start would be given to the store or a socket, and log lines written into
- * it. */
-static int open_standard_descriptors(void)
-{
-	int descriptor;
-
-	do {
-		descriptor = open("/dev/null", O_RDWR);
-	} while (descriptor >= 0 && descriptor <= STDERR_FILENO);
-	if (descriptor < 0)
-		return -1;
-	(void)close(descriptor);
-	return 0;
-}
-
-/* Whoever started the daemon may have blocked signals, or ignored those of children: no runner's end would be heard of then,
- * and no SIGTERM. Runners begin with nothing blocked or ignored, by libuv. */
-static void reset_signals(void)
-{
-	sigset_t none;
-
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	(void)signal(SIGCHLD, SIG_DFL);
-}
-
 static int start_signals(struct daemon *daemon, struct ft_error *error)
 {
-	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		int status = uv_signal_start(&daemon->signals[i], signalled, numbers[i]);
+	for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
+		int status = uv_signal_start(&daemon->signals[i], signalled, process_signals[i]);
 
 		if (status != 0)
-			return ft_fail(error, FT_E_SYSTEM, "cannot watch for signal %d: %s", numbers[i],
-			        uv_strerror(status));
+			return ft_fail(error, FT_E_SYSTEM, "cannot watch for signal %d: %s",
+			        process_signals[i], uv_strerror(status));
 	}
-	hold_signals(SIG_UNBLOCK);
+	process_hold_signals(false);
 	return 0;
 }
 
@@ -670,7 +507,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	board_tell_generation(&daemon->board, store_generation(daemon->store));
 	faulted_store = daemon->store;
-	watch_faults();
+	process_watch_faults(mark_store);
 	if (!look_at_state(daemon))
 		return ft_fail_errno(error, errno, "cannot make %s/code", daemon->options.state_dir);
 	watch_start(&daemon->state_watch, &daemon->loop, daemon->options.state_dir, look_at_state, daemon);
@@ -732,24 +569,6 @@ static int check_store(const struct options *options)
 	return EXIT_SUCCESS;
 }
 
-static void print_fault(void *data, const struct ft_error *fault)
-{
-	(void)fprintf(stderr, "flytuned: %s%s\n", (const char *)data, fault->message);
-}
-
-static int check_config(struct options *options)
-{
-	char place[sizeof(options->config) + 4] = "";
-
-	if (options->config[0] != '\0')
-		(void)snprintf(place, sizeof(place), "%s: ", options->config);
-	if (check_host(options, print_fault, place) > 0)
-		return EXIT_BAD_USAGE;
-	(void)printf("%s: no fault found\n",
-	        options->config[0] != '\0' ? options->config : "no configuration file");
-	return EXIT_SUCCESS;
-}
-
 /* From an empty store of facts to a clean end. */
 static int live(struct daemon *daemon)
 {
@@ -759,6 +578,16 @@ static int live(struct daemon *daemon)
 	memset(&daemon->loop, 0, sizeof(*daemon) - offsetof(struct daemon, loop));
 	daemon->again = false;
 	daemon->board.descriptor = -1;
+	daemon->reload = (struct reload){
+	        .loop = &daemon->loop,
+	        .log = &daemon->log,
+	        .options = &daemon->options,
+	        .argc = daemon->argc,
+	        .argv = daemon->argv,
+	        .begins = reload_begins,
+	        .ended = reloaded,
+	        .data = daemon,
+	};
 	status = uv_loop_init(&daemon->loop);
 	if (status != 0) {
 		log_line(&daemon->log, LOG_LEVEL_ERROR, "no event loop: %s", uv_strerror(status));
@@ -782,7 +611,7 @@ static int live(struct daemon *daemon)
 	}
 	(void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
 	daemon->has_loop = false;
-	if (daemon->reloads)
+	if (daemon->reload.asking)
 		return daemon->status;
 	status = uv_loop_close(&daemon->loop);
 	if (status != 0)
@@ -798,7 +627,7 @@ static int run(int argc, char **argv)
 	struct ft_error error;
 	int status;
 
-	if (open_standard_descriptors() != 0) {
+	if (process_open_standard() != 0) {
 		(void)fprintf(stderr, "flytuned: cannot open /dev/null: %s\n", strerror(errno));
 		return EXIT_FAILURE;
 	}
@@ -824,7 +653,7 @@ static int run(int argc, char **argv)
 		free(daemon);
 		return status;
 	case OPTIONS_CHECK_CONFIG:
-		status = check_config(&daemon->options);
+		status = check_print(&daemon->options) > 0 ? EXIT_BAD_USAGE : EXIT_SUCCESS;
 		free(daemon);
 		return status;
 	case OPTIONS_RUN:
@@ -840,7 +669,7 @@ static int run(int argc, char **argv)
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store, as a full disk is */
 	(void)umask(0077);
-	raise_descriptor_limit(&daemon->options);
+	process_raise_descriptors(&daemon->options.descriptors);
 	do
 		status = live(daemon);
 	while (status == EXIT_SUCCESS && daemon->again);
@@ -849,7 +678,7 @@ static int run(int argc, char **argv)
 		log_line(&daemon->log, LOG_LEVEL_INFO, "stopped");
 	log_free(&daemon->log);
 	/* All is stored and closed. The thread that asks cannot be called back, and libuv's end waits for it. */
-	if (daemon->reloads)
+	if (daemon->reload.asking)
 		_exit(status);
 	free(daemon);
 	return status;
@@ -857,6 +686,6 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	reset_signals();
+	process_reset_signals();
 	return stack_run(run, argc, argv);
 }

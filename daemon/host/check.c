@@ -108,3 +108,22 @@ unsigned check_host(
 	check_parent(&checking, "metrics", "file", options->metrics_file);
 	return checking.faults;
 }
+
+static void print_fault(void *data, const struct ft_error *fault)
+{
+	(void)fprintf(stderr, "flytuned: %s%s\n", (const char *)data, fault->message);
+}
+
+unsigned check_print(const struct options *options)
+{
+	char place[sizeof(options->config) + 4] = "";
+	unsigned faults;
+
+	if (options->config[0] != '\0')
+		(void)snprintf(place, sizeof(place), "%s: ", options->config);
+	faults = check_host(options, print_fault, place);
+	if (faults == 0)
+		(void)printf("%s: no fault found\n",
+		        options->config[0] != '\0' ? options->config : "no configuration file");
+	return faults;
+}

@@ -8,5 +8,7 @@
  * installation's matter. Asks the host's user database, so it may wait: not for a loop that serves. */
 unsigned check_host(
         const struct options *options, void (*tell)(void *data, const struct ft_error *fault), void *data);
+/* The same, on standard error; that there is none, on standard output. */
+unsigned check_print(const struct options *options);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/host/ready.h"
+#include "daemon/server/internal.h"
 #include "proto/clock.h"
 
 enum {
@@ -18,48 +19,7 @@ enum {
 	OUT_OWN = 4 << 10,     /* nor is a larger one kept, where another is there to be lent */
 	READ_MOST = 64 << 10,  /* in one turn */
 	REPORTED_MOST = 64,    /* sessions that are polled while they wait for their turn */
-	WORKS_AT_ONCE = 4,     /* of one user */
 };
-
-/* Those of a user that are under way are few, so that their answers are: the others wait to be begun, and each place that is
- * free is given to whose turn it is. */
-static void begin_next(struct user *user)
-{
-	while (user->works < WORKS_AT_ONCE && user->later.first != NULL) {
-		struct session *next = user->later.first->data;
-
-		list_leave(&next->later);
-		next->begun = true;
-		user->works++;
-		turns_wake(next->common->turns, &next->turn);
-	}
-}
-
-static bool begin_work(struct session *session)
-{
-	struct user *user = session->turn.user;
-
-	if (session->begun || session->later.list != NULL)
-		return session->begun;
-	if (user->works == WORKS_AT_ONCE || user->later.first != NULL) {
-		list_add(&user->later, &session->later);
-		return false;
-	}
-	user->works++;
-	session->begun = true;
-	return true;
-}
-
-/* It is done, or cannot go on for now: another may begin. */
-static void leave_work(struct session *session)
-{
-	list_leave(&session->later);
-	if (!session->begun)
-		return;
-	session->begun = false;
-	session->turn.user->works--;
-	begin_next(session->turn.user);
-}
 
 static void work_free(struct work *work)
 {
@@ -71,66 +31,6 @@ static void work_free(struct work *work)
 		free(work);
 }
 
-/* Whether a user has had more than a share of the memory. */
-static bool is_over(const struct session *session)
-{
-	const struct user *user = session->turn.user;
-
-	return user->bytes > SESSION_USER_BYTES ||
-	        (session->common->turns->bytes > SESSION_BYTES && user->bytes > SESSION_USER_BYTES / 4);
-}
-
-int session_check_room(const struct session *session, struct ft_error *error)
-{
-	if (!is_over(session))
-		return 0;
-	return ft_fail(error, FT_E_BUSY,
-	        "user %u leaves %zu bytes of questions half asked and answers unread, and is given no large "
-	        "ones "
-	        "meanwhile",
-	        session->user, session->turn.user->bytes);
-}
-
-/* Held back for want of memory, as it would have more to do otherwise; so half a message waits for its user's memory, and
- * ages anew. */
-static void hold(struct session *session, bool held)
-{
-	if (held == (session->held.list != NULL))
-		return;
-	if (held)
-		list_add(&session->turn.user->held, &session->held);
-	else
-		list_leave(&session->held);
-	session->partial = session->partial > 0;
-}
-
-static void release_held(struct user *user)
-{
-	while (user->held.first != NULL && !is_over(user->held.first->data)) {
-		struct session *session = user->held.first->data;
-
-		hold(session, false);
-		turns_wake(session->common->turns, &session->turn);
-	}
-}
-
-static void charge(struct session *session, size_t bytes)
-{
-	struct turns *turns = session->common->turns;
-	struct user *user = session->turn.user;
-	bool scarce = turns->bytes > SESSION_BYTES;
-
-	user->bytes += bytes - session->bytes;
-	turns->bytes += bytes - session->bytes;
-	session->bytes = bytes;
-	release_held(user);
-	/* Where the memory of all was scarce, and is not any more, that is so for all. */
-	if (scarce && turns->bytes <= SESSION_BYTES) {
-		for (struct node *node = turns->users.first; node != NULL; node = node->next)
-			release_held(node->data);
-	}
-}
-
 static void count_memory(struct session *session)
 {
 	size_t bytes = session->inbox.capacity + session->out.capacity;
@@ -138,7 +38,7 @@ static void count_memory(struct session *session)
 	if (session->work != NULL)
 		bytes += session->work->answer.capacity + session->work->bytes;
 	if (bytes != session->bytes)
-		charge(session, bytes);
+		session_charge(session, bytes);
 }
 
 /* It is given, or its session is gone. */
@@ -146,7 +46,7 @@ static void end_work(struct session *session)
 {
 	work_free(session->work);
 	session->work = NULL;
-	leave_work(session);
+	session_leave_work(session);
 }
 
 static void handle_closed(uv_handle_t *handle)
@@ -164,7 +64,7 @@ static void handle_closed(uv_handle_t *handle)
 		pending->session = NULL;
 	}
 	session->turn.user->waits -= session->pending_count;
-	charge(session, 0);
+	session_charge(session, 0);
 	turns_leave(session->common->turns, session->turn.user);
 	ft_inbox_free(&session->inbox);
 	ft_writer_free(&session->out);
@@ -209,7 +109,7 @@ static size_t owed(const struct session *session)
 static bool may_answer(const struct session *session)
 {
 	return !session->closing && !session->ending &&
-	        (owed(session) == 0 || (owed(session) <= OUT_PAUSE && !is_over(session)));
+	        (owed(session) == 0 || (owed(session) <= OUT_PAUSE && !session_is_over(session)));
 }
 
 /* Whether what it has of a message is worth to be held back for. A small one is not: who is in the middle of a question
@@ -222,7 +122,7 @@ static bool has_half(const struct session *session)
 static bool may_read(const struct session *session)
 {
 	return may_answer(session) && !session->finished && session->work == NULL && !session->unparsed &&
-	        (!has_half(session) || !is_over(session));
+	        (!has_half(session) || !session_is_over(session));
 }
 
 static bool has_work(const struct session *session)
@@ -259,8 +159,8 @@ static void poll_again(struct session *session)
 static void rest(struct session *session)
 {
 	if (!may_answer(session))
-		leave_work(session);
-	hold(session, is_over(session) && (owed(session) > 0 || has_half(session)));
+		session_leave_work(session);
+	session_hold(session, session_is_over(session) && (owed(session) > 0 || has_half(session)));
 	poll_again(session);
 }
 
@@ -377,8 +277,7 @@ static void flush(struct session *session)
 		session_close(session);
 }
 
-/* What was appended between turns is sent at once; the rest waits for its turn. */
-static void flush_between(struct session *session)
+void session_flush_between(struct session *session)
 {
 	flush(session);
 	if (session->closing)
@@ -393,7 +292,7 @@ static void flush_between(struct session *session)
 void session_appended(struct session *session)
 {
 	if (!session->handling)
-		flush_between(session);
+		session_flush_between(session);
 }
 
 void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body)
@@ -496,7 +395,7 @@ static void go_on(struct session *session)
 {
 	struct work *work = session->work;
 
-	if (!begin_work(session) || !work->step(work, session))
+	if (!session_begin_work(session) || !work->step(work, session))
 		return;
 	give_answer(session, work);
 	end_work(session);
@@ -720,64 +619,4 @@ fail:
 	free(session);
 	(void)close(descriptor);
 	return NULL;
-}
-
-int session_owe(struct session *session, struct ft_error *error)
-{
-	struct user *user = session->turn.user;
-
-	if (session->pending_count >= SESSION_PENDING_MAX)
-		return ft_fail(error, FT_E_BUSY, "%d requests of this connection are not answered yet",
-		        SESSION_PENDING_MAX);
-	if (user->waits >= SESSION_USER_WAITS)
-		return ft_fail(error, FT_E_BUSY, "%d requests of user %u are not answered yet",
-		        SESSION_USER_WAITS, session->user);
-	session->pending_count++;
-	user->waits++;
-	return 0;
-}
-
-void session_owe_less(struct session *session, uint32_t count)
-{
-	session->pending_count -= count;
-	session->turn.user->waits -= count;
-	/* The last answer may have been all that it was kept for. */
-	if (session->finished && !session->handling)
-		flush_between(session);
-}
-
-struct pending *pending_new(struct session *session, uint64_t id, struct ft_error *error)
-{
-	struct pending *pending;
-
-	if (session_owe(session, error) != 0)
-		return NULL;
-	pending = calloc(1, sizeof(*pending));
-	if (pending == NULL) {
-		session_owe_less(session, 1);
-		(void)ft_fail(error, FT_E_MEMORY, "no memory for a request");
-		return NULL;
-	}
-	*pending = (struct pending){.next = session->pending, .session = session, .id = id};
-	if (session->pending != NULL)
-		session->pending->previous = pending;
-	session->pending = pending;
-	return pending;
-}
-
-void pending_free(struct pending *pending)
-{
-	struct session *session = pending->session;
-
-	if (session != NULL) {
-		if (pending->previous != NULL)
-			pending->previous->next = pending->next;
-		else
-			session->pending = pending->next;
-		if (pending->next != NULL)
-			pending->next->previous = pending->previous;
-	}
-	free(pending);
-	if (session != NULL)
-		session_owe_less(session, 1);
 }

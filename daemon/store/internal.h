@@ -4,8 +4,11 @@
  *   clock.c        the store's own time
  *   interned_names.c  texts that keys hold as numbers, on the loop thread
  *   reads.c        lookups, on the loop thread
+ *   nearest.c      answers near a problem, on the loop thread
  *   batch.c        batches, on the loop thread, until they are submitted
  *   writer.c       the writer thread: commits, failures, opening anew
+ *   changes.c      what a batch changes, inside its transaction
+ *   rehearsal.c    a write that changes nothing
  *   standing.c     the data file's name, on the writer thread: whether it leads there, and putting it back
  *   garbage.c      old history and stale trials, on the writer thread
  *
@@ -217,6 +220,14 @@ void store_each_change(const struct store *store, const struct store_batch *batc
 int store_refresh(struct store *store, struct ft_error *error);
 void store_drop_reader(struct store *store);
 void store_note_damage(struct store *store, const void *key, size_t length);
+/* Damage that a read comes upon is told of as that of a commit is. */
+void store_read_failed(struct store *store, int rc, struct ft_error *error);
+/* 1 found, 0 not, -1 error; *damaged: it may be there, and cannot be read. */
+int store_find_answer(struct store *store, const struct store_key *key, struct store_answer *answer,
+        bool *damaged, struct ft_error *error);
+int store_check_generation(const struct store *store, uint64_t generation, struct ft_error *error);
+int store_find_answer_at(struct store *store, const struct store_key *key, uint64_t generation,
+        struct store_answer *answer, struct ft_error *error);
 
 /* batch.c */
 void store_batch_free(struct store_batch *batch);
@@ -226,6 +237,24 @@ int store_batch_reserve(struct store_batch *batch, uint64_t bound);
 /* With the lock held: publishes the commit under way, unless that is done. */
 void store_publish(struct store *store);
 int store_start_writer(struct store *store, struct ft_error *error);
+
+/* changes.c */
+/* A transaction of the writer. */
+struct change {
+	struct store *store;
+	MDB_txn *txn;
+	struct record_meta meta;
+};
+/* That the batches up to `end` write. */
+uint64_t store_bytes_of(const struct store_batch *batch, const struct store_batch *end);
+/* A batch that is refused is marked as failed, and that is no error. */
+int store_apply_batch(struct change *change, struct store_batch *batch);
+
+/* rehearsal.c */
+/* Takes them away, those that a crash left as well. */
+int store_clear_rehearsal(struct store *store);
+/* Writes so many bytes and the meta page, and takes them away again. 0, or an error of LMDB. */
+int store_rehearse(struct store *store, uint64_t bytes);
 
 /* standing.c: remembers the file that is open; says whether its name leads to it (FAULT_ROOM: that is not known); and puts it
  * back. Then the environment must be opened anew, in `found` if it moved. */

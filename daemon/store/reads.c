@@ -6,8 +6,7 @@
 
 #include "daemon/store/internal.h"
 
-/* Damage that a read comes upon is told of as that of a commit is. */
-static void read_failed(struct store *store, int rc, struct ft_error *error)
+void store_read_failed(struct store *store, int rc, struct ft_error *error)
 {
 	(void)store_fault(&store->directory, rc, error);
 	if (store->thread_runs && atomic_load(&store->directory.doubt))
@@ -138,7 +137,7 @@ int store_begin(struct store *store, struct ft_error *error)
 	}
 	if (rc != 0) {
 		store_drop_reader(store);
-		read_failed(store, rc, error);
+		store_read_failed(store, rc, error);
 		return -1;
 	}
 	store->begun++;
@@ -202,7 +201,7 @@ static int get_body(struct store *store, const struct record_key *key, struct ft
 	if (rc == MDB_NOTFOUND)
 		return 0;
 	if (rc != 0) {
-		read_failed(store, rc, error);
+		store_read_failed(store, rc, error);
 		return -1;
 	}
 	if (record_open(key->data, key->length, value.mv_data, value.mv_size, body))
@@ -214,7 +213,7 @@ static int get_body(struct store *store, const struct record_key *key, struct ft
 
 /* ---- answers ---- */
 
-static int get_answer(struct store *store, const struct store_key *key, struct store_answer *answer,
+int store_find_answer(struct store *store, const struct store_key *key, struct store_answer *answer,
         bool *damaged, struct ft_error *error)
 {
 	struct record_key at;
@@ -237,7 +236,7 @@ int store_get_answer(
 {
 	bool damaged = false;
 
-	return get_answer(store, key, answer, &damaged, error);
+	return store_find_answer(store, key, answer, &damaged, error);
 }
 
 static int refuse_generation(struct ft_error *error, uint64_t generation, const char *why)
@@ -245,7 +244,7 @@ static int refuse_generation(struct ft_error *error, uint64_t generation, const 
 	return ft_fail(error, FT_E_GENERATION, "the answer of generation %" PRIu64 " %s", generation, why);
 }
 
-static int check_generation(const struct store *store, uint64_t generation, struct ft_error *error)
+int store_check_generation(const struct store *store, uint64_t generation, struct ft_error *error)
 {
 	if (generation < store->seen.floor)
 		return ft_fail(error, FT_E_GENERATION,
@@ -281,7 +280,7 @@ static int get_history(struct store *store, const struct store_key *key, uint64_
 	                        memcmp(found.mv_data, at.data, RECORD_PROBLEM_SIZE) != 0)))
 		return 0;
 	if (rc != 0) {
-		read_failed(store, rc, error);
+		store_read_failed(store, rc, error);
 		return -1;
 	}
 	if (!record_open(found.mv_data, found.mv_size, value.mv_data, value.mv_size, &body) ||
@@ -298,11 +297,11 @@ static int get_history(struct store *store, const struct store_key *key, uint64_
 	return 1;
 }
 
-static int get_answer_at(struct store *store, const struct store_key *key, uint64_t generation,
+int store_find_answer_at(struct store *store, const struct store_key *key, uint64_t generation,
         struct store_answer *answer, struct ft_error *error)
 {
 	bool damaged = false;
-	int found = get_answer(store, key, answer, &damaged, error);
+	int found = store_find_answer(store, key, answer, &damaged, error);
 
 	if (found < 0 || (found == 1 && answer->generation <= generation))
 		return found;
@@ -316,241 +315,9 @@ int store_get_answer_at(struct store *store, const struct store_key *key, uint64
 {
 	if (store->reader == NULL)
 		return ft_fail(error, FT_E_STORE, "the store is being opened again after an error");
-	if (check_generation(store, generation, error) != 0)
+	if (store_check_generation(store, generation, error) != 0)
 		return -1;
-	return get_answer_at(store, key, generation, answer, error);
-}
-
-/* ---- nearest ----
- *
- * One walk for each direction, each giving ladder values farther and farther away; of the two next ones the
- * nearer is visited first. With a generation, values come from the history too: an answer may be gone since.
- */
-
-struct walk {
-	struct store *store;
-	const struct store_key *key;
-	bool up;
-	uint64_t start; /* the first value of interest */
-	uint64_t bound; /* the last one */
-	bool ended;
-	uint64_t ladder;    /* the next value, unless ended */
-	MDB_cursor *answer; /* stands on the next answer, unless answer_ended */
-	MDB_cursor *history;
-	bool answer_ended, history_ended;
-	uint64_t answer_ladder, history_ladder;
-};
-
-/* Reads where the cursor stands; ends the stream when that is no longer the same problem or past the bound.
- */
-static void take_place(const struct walk *walk, int rc, enum record_kind kind, const MDB_val *at,
-        uint64_t *ladder, bool *ended)
-{
-	struct record_key stem;
-
-	record_key_problem(&stem, kind, walk->key);
-	*ended = rc != 0 || at->mv_size < RECORD_PROBLEM_SIZE ||
-	        memcmp(at->mv_data, stem.data, RECORD_STEM_SIZE) != 0;
-	if (*ended)
-		return;
-	*ladder = record_get_u64((const uint8_t *)at->mv_data + RECORD_STEM_SIZE);
-	*ended = walk->up ? *ladder > walk->bound : *ladder < walk->bound;
-}
-
-/* Stands on the first key at or above `from` (up), or the last one below it (down). */
-static int seek(MDB_cursor *cursor, const struct record_key *from, bool up, MDB_val *at)
-{
-	MDB_val value;
-	int rc;
-
-	*at = store_value(from->data, from->length);
-	rc = mdb_cursor_get(cursor, at, &value, MDB_SET_RANGE);
-	if (up)
-		return rc;
-	if (rc == MDB_NOTFOUND)
-		return mdb_cursor_get(cursor, at, &value, MDB_LAST);
-	return rc == 0 ? mdb_cursor_get(cursor, at, &value, MDB_PREV) : rc;
-}
-
-/* Where a cursor must be sought to stand on `ladder` or the next value in the walk's direction. False if
- * there can be none. */
-static bool place_of(const struct walk *walk, enum record_kind kind, uint64_t ladder, struct record_key *from)
-{
-	struct store_key key = *walk->key;
-
-	key.problem.ladder = walk->up ? ladder : ladder + 1;
-	record_key_problem(from, kind, &key);
-	return walk->up || ladder != UINT64_MAX;
-}
-
-/* The history's value at `ladder` or the next one; all of a value's rows are one. */
-static int seek_history(struct walk *walk, uint64_t ladder)
-{
-	struct record_key from;
-	MDB_val at;
-	int rc;
-
-	walk->history_ended = true;
-	if (!place_of(walk, RECORD_HISTORY, ladder, &from))
-		return 0;
-	rc = seek(walk->history, &from, walk->up, &at);
-	take_place(walk, rc, RECORD_HISTORY, &at, &walk->history_ladder, &walk->history_ended);
-	return rc == MDB_NOTFOUND ? 0 : rc;
-}
-
-static void choose_next(struct walk *walk)
-{
-	walk->ended = walk->answer_ended && walk->history_ended;
-	if (walk->answer_ended)
-		walk->ladder = walk->history_ladder;
-	else if (walk->history_ended)
-		walk->ladder = walk->answer_ladder;
-	else if (walk->up)
-		walk->ladder = walk->answer_ladder < walk->history_ladder ? walk->answer_ladder
-		                                                          : walk->history_ladder;
-	else
-		walk->ladder = walk->answer_ladder > walk->history_ladder ? walk->answer_ladder
-		                                                          : walk->history_ladder;
-}
-
-static int start_walk(struct walk *walk, uint64_t generation)
-{
-	struct store *store = walk->store;
-	struct record_key from;
-	MDB_val at;
-	int rc;
-
-	walk->answer_ended = walk->history_ended = walk->ended = true;
-	if (walk->up ? walk->start > walk->bound : walk->start < walk->bound)
-		return 0;
-	if (!place_of(walk, RECORD_ANSWER, walk->start, &from))
-		return 0;
-	rc = mdb_cursor_open(store->reader, store->dbi, &walk->answer);
-	if (rc != 0)
-		return rc;
-	rc = seek(walk->answer, &from, walk->up, &at);
-	take_place(walk, rc, RECORD_ANSWER, &at, &walk->answer_ladder, &walk->answer_ended);
-	if (rc != 0 && rc != MDB_NOTFOUND)
-		return rc;
-	if (generation != 0) {
-		rc = mdb_cursor_open(store->reader, store->dbi, &walk->history);
-		if (rc == 0)
-			rc = seek_history(walk, walk->start);
-		if (rc != 0)
-			return rc;
-	}
-	choose_next(walk);
-	return 0;
-}
-
-static int advance(struct walk *walk)
-{
-	uint64_t passed = walk->ladder;
-	MDB_val at, value;
-	int rc = 0;
-
-	if (!walk->history_ended && walk->history_ladder == passed) {
-		if (passed == walk->bound)
-			walk->history_ended = true;
-		else
-			rc = seek_history(walk, walk->up ? passed + 1 : passed - 1);
-	}
-	if (rc == 0 && !walk->answer_ended && walk->answer_ladder == passed) {
-		rc = mdb_cursor_get(walk->answer, &at, &value, walk->up ? MDB_NEXT : MDB_PREV);
-		take_place(walk, rc, RECORD_ANSWER, &at, &walk->answer_ladder, &walk->answer_ended);
-		if (rc == MDB_NOTFOUND)
-			rc = 0;
-	}
-	choose_next(walk);
-	return rc;
-}
-
-static void end_walk(struct walk *walk)
-{
-	if (walk->answer != NULL)
-		mdb_cursor_close(walk->answer);
-	if (walk->history != NULL)
-		mdb_cursor_close(walk->history);
-}
-
-/* Whether `below` is as near to `ladder` as `above` is, or nearer: ladder/below <= above/ladder, in integers.
- */
-static bool below_first(uint64_t below, uint64_t above, uint64_t ladder)
-{
-	__extension__ typedef unsigned __int128 wide;
-
-	return (wide)ladder * ladder <= (wide)below * above;
-}
-
-static int visit_near(struct walk *down, struct walk *up, unsigned most, uint64_t generation,
-        bool (*visit)(void *data, uint64_t ladder, const struct store_answer *answer), void *data,
-        struct ft_error *error)
-{
-	struct store *store = down->store;
-	struct store_key key = *down->key;
-	struct store_answer answer;
-
-	while (most > 0 && (!down->ended || !up->ended)) {
-		struct walk *next;
-		bool damaged = false;
-		int found, rc;
-
-		if (down->ended)
-			next = up;
-		else if (up->ended)
-			next = down;
-		else
-			next = below_first(down->ladder, up->ladder, key.problem.ladder) ? down : up;
-		struct store_key at = key;
-		at.problem.ladder = next->ladder;
-		found = generation == 0 ? get_answer(store, &at, &answer, &damaged, error)
-		                        : get_answer_at(store, &at, generation, &answer, error);
-		if (found < 0)
-			return -1;
-		if (found == 1) {
-			most--;
-			if (!visit(data, next->ladder, &answer))
-				return 0;
-		}
-		rc = advance(next);
-		if (rc != 0) {
-			read_failed(store, rc, error);
-			return -1;
-		}
-	}
-	return 0;
-}
-
-int store_near_answers(struct store *store, const struct store_key *key, uint64_t low, uint64_t high,
-        unsigned most, uint64_t generation,
-        bool (*visit)(void *data, uint64_t ladder, const struct store_answer *answer), void *data,
-        struct ft_error *error)
-{
-	uint64_t ladder = key->problem.ladder;
-	struct walk down = {.store = store, .key = key, .up = false, .bound = low};
-	struct walk up = {.store = store, .key = key, .up = true, .bound = high};
-	int rc = 0, outcome = -1;
-
-	if (store->reader == NULL)
-		return ft_fail(error, FT_E_STORE, "the store is being opened again after an error");
-	if (generation != 0 && check_generation(store, generation, error) != 0)
-		return -1;
-	down.ended = up.ended = true;
-	if (ladder > 0) {
-		down.start = ladder - 1 < high ? ladder - 1 : high;
-		rc = start_walk(&down, generation);
-	}
-	if (rc == 0 && ladder < UINT64_MAX) {
-		up.start = ladder + 1 > low ? ladder + 1 : low;
-		rc = start_walk(&up, generation);
-	}
-	if (rc != 0)
-		read_failed(store, rc, error);
-	else
-		outcome = visit_near(&down, &up, most, generation, visit, data, error);
-	end_walk(&down);
-	end_walk(&up);
-	return outcome;
+	return store_find_answer_at(store, key, generation, answer, error);
 }
 
 /* ---- all answers ----
@@ -610,7 +377,7 @@ static int walk_answers(struct store *store, MDB_cursor *answers, MDB_cursor *hi
 		if (rc == 0 && history != NULL)
 			rc = next_problem(history, RECORD_HISTORY, place, history_at, &history_ended);
 		if (rc != 0) {
-			read_failed(store, rc, error);
+			store_read_failed(store, rc, error);
 			return -1;
 		}
 		if (answers_ended && history_ended) {
@@ -623,8 +390,8 @@ static int walk_answers(struct store *store, MDB_cursor *answers, MDB_cursor *hi
 		else
 			memcpy(place->at, answer_at, PLACE_SIZE);
 		key_of_place(place->at, &key);
-		found = generation == 0 ? get_answer(store, &key, &answer, &damaged, error)
-		                        : get_answer_at(store, &key, generation, &answer, error);
+		found = generation == 0 ? store_find_answer(store, &key, &answer, &damaged, error)
+		                        : store_find_answer_at(store, &key, generation, &answer, error);
 		if (found < 0 && strcmp(error->code, FT_E_GENERATION) != 0)
 			return -1;
 		*hidden += found < 0 || damaged;
@@ -649,13 +416,13 @@ int store_each_answer(struct store *store, uint64_t generation, unsigned most, s
 		return ft_fail(error, FT_E_STORE, "the store is being opened again after an error");
 	if (place->length != 0 && place->length != PLACE_SIZE)
 		return ft_fail(error, FT_E_BAD_VALUE, "the place to go on from is none");
-	if (generation != 0 && check_generation(store, generation, error) != 0)
+	if (generation != 0 && store_check_generation(store, generation, error) != 0)
 		return -1;
 	rc = mdb_cursor_open(store->reader, store->dbi, &answers);
 	if (rc == 0 && generation != 0)
 		rc = mdb_cursor_open(store->reader, store->dbi, &history);
 	if (rc != 0)
-		read_failed(store, rc, error);
+		store_read_failed(store, rc, error);
 	else
 		outcome = walk_answers(
 		        store, answers, history, generation, most, place, visit, data, hidden, error);
@@ -704,7 +471,7 @@ int store_each_job(struct store *store, bool (*visit)(void *data, const struct f
 		return ft_fail(error, FT_E_STORE, "the store is being opened again after an error");
 	rc = mdb_cursor_open(store->reader, store->dbi, &cursor);
 	if (rc != 0) {
-		read_failed(store, rc, error);
+		store_read_failed(store, rc, error);
 		return -1;
 	}
 	rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
@@ -722,7 +489,7 @@ int store_each_job(struct store *store, bool (*visit)(void *data, const struct f
 	}
 	mdb_cursor_close(cursor);
 	if (rc != 0 && rc != MDB_NOTFOUND) {
-		read_failed(store, rc, error);
+		store_read_failed(store, rc, error);
 		return -1;
 	}
 	return 0;

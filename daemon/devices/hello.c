@@ -1,0 +1,268 @@
+/* A hello: what a runner says of its devices and kernels, checked, and taken over where it makes sense. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/devices/internal.h"
+#include "kernels/host.h"
+
+enum { FILES_MAX = 64 };
+
+/* Takes a slot's devices out, to be put back or freed; gives their number. */
+static uint32_t take_devices(
+        struct devices *devices, const struct runner_slot *slot, struct device *taken[DEVICES_MAX])
+{
+	uint32_t kept = 0, count = 0;
+
+	for (uint32_t i = 0; i < devices->count; i++) {
+		if (devices->device[i]->slot == slot)
+			taken[count++] = devices->device[i];
+		else
+			devices->device[kept++] = devices->device[i];
+	}
+	devices->count = kept;
+	return count;
+}
+
+/* A job's end that is on the way to the store may still speak of it. */
+static void retire(struct devices *devices, struct device *device)
+{
+	device->next_retired = devices->retired;
+	devices->retired = device;
+}
+
+void devices_bury(struct devices *devices)
+{
+	while (devices->retired != NULL) {
+		struct device *device = devices->retired;
+
+		devices->retired = device->next_retired;
+		free(device);
+	}
+}
+
+void devices_drop(struct devices *devices, const struct runner_slot *slot)
+{
+	struct device *dropped[DEVICES_MAX];
+	uint32_t count = take_devices(devices, slot, dropped);
+
+	for (uint32_t i = 0; i < count; i++)
+		retire(devices, dropped[i]);
+}
+
+/* Keeps the order of kinds. */
+static int insert_device(struct devices *devices, struct device *device, struct ft_error *error)
+{
+	uint32_t at = devices->count;
+
+	if (devices->count == DEVICES_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "more than %d devices", DEVICES_MAX);
+	while (at > 0 && devices->device[at - 1]->slot > device->slot) {
+		devices->device[at] = devices->device[at - 1];
+		at--;
+	}
+	devices->device[at] = device;
+	devices->count++;
+	return 0;
+}
+
+static int adopt_kernel(struct runner_slot *slot, struct device *device,
+        const struct ft_runner_hello_reply *hello, const struct ft_runner_kernel *said,
+        struct store_batch *batch, struct ft_error *error)
+{
+	struct devices *devices = slot->devices;
+	struct device_kernel *kernel = &device->kernel[device->kernel_count];
+	char subject[FT_IDENTITY_SIZE + FT_NAME_SIZE + 2];
+
+	if (device->kernel_count == DEVICE_KERNELS_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "more than %d kernels", DEVICE_KERNELS_MAX);
+	memset(kernel, 0, sizeof(*kernel)); /* too large to be made on the stack */
+	kernel->fallback = said->fallback;
+	if (ft_schema_read(said, &kernel->schema, error) != 0)
+		return -1;
+	kernel->built_in = ft_kernel_find(said->name);
+	if (kernel->built_in != NULL) {
+		const struct ft_schema *own = kernel->built_in->schema(slot->runner.kind);
+
+		if (own == NULL || own->revision != kernel->schema.revision)
+			return ft_fail(error, FT_E_PROTOCOL,
+			        "the runner has revision %llu of kernel %s, the daemon %llu: upgrade both "
+			        "together",
+			        (unsigned long long)kernel->schema.revision, said->name,
+			        own != NULL ? (unsigned long long)own->revision : 0);
+	}
+	(void)snprintf(kernel->identity_text, sizeof(kernel->identity_text), "%s source=%s", hello->identity,
+	        said->source);
+	device_hash_text(kernel->identity_text, kernel->identity_hash);
+	(void)snprintf(subject, sizeof(subject), "%s@%s", said->name, device->shown.identity);
+	if (store_intern(devices->store, STORE_KERNEL, said->name, &kernel->id, error) != 0 ||
+	        store_intern(devices->store, STORE_IDENTITY, kernel->identity_text, &kernel->identity,
+	                error) != 0 ||
+	        store_intern(devices->store, STORE_DEVICE, subject, &kernel->subject, error) != 0)
+		return -1;
+	if (batch != NULL && store_batch_identity(batch, kernel->subject, kernel->identity) != 0)
+		return ft_fail(error, FT_E_MEMORY, "no memory for an identity");
+	device->kernel_count++;
+	return 0;
+}
+
+static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
+        const struct ft_runner_device *said, struct store_batch *batch, struct ft_error *error)
+{
+	struct devices *devices = slot->devices;
+	struct ft_cursor kernels = ft_cursor_of(hello->kernels.data, hello->kernels.length);
+	struct ft_runner_kernel *kernel = NULL;
+	struct device *device;
+	uint32_t count;
+
+	if (!options_wants(devices->options, said->id))
+		return 0;
+	if (strcmp(said->kind, slot->runner.kind) != 0)
+		return ft_fail_field(error, FT_E_BAD_VALUE, "kind", said->kind, slot->runner.kind);
+	device = calloc(1, sizeof(*device));
+	if (device == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
+	device->state = DEVICE_READY;
+	device->shown = *said;
+	device->slot = slot;
+	device->traits.units = said->units;
+	device->traits.wave = said->wave;
+	device->traits.cache = said->cache;
+	(void)snprintf(device->traits.kind, sizeof(device->traits.kind), "%s", said->kind);
+	(void)snprintf(device->traits.arch, sizeof(device->traits.arch), "%s", said->arch);
+	if (store_intern(devices->store, STORE_DEVICE, said->identity, &device->key, error) != 0 ||
+	        store_intern(devices->store, STORE_DEVICE, said->id, &device->place, error) != 0 ||
+	        store_intern(devices->store, STORE_IDENTITY, said->identity, &device->occupant, error) != 0)
+		goto fail;
+	if (batch != NULL && store_batch_identity(batch, device->place, device->occupant) != 0) {
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for an identity");
+		goto fail;
+	}
+	if (!ft_read_array(&kernels, &count)) {
+		(void)ft_fail_field(error, FT_E_BAD_REQUEST, "kernels", "no list", "a list");
+		goto fail;
+	}
+	kernel = malloc(sizeof(*kernel));
+	if (kernel == NULL) {
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for a kernel");
+		goto fail;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct ft_view view;
+
+		if (!ft_read_view(&kernels, &view)) {
+			(void)ft_fail_field(error, FT_E_BAD_REQUEST, "kernels", "cut short", "a list");
+			goto fail;
+		}
+		if (ft_decode(&ft_runner_kernel_message, view, kernel, error) != 0 ||
+		        adopt_kernel(slot, device, hello, kernel, batch, error) != 0)
+			goto fail;
+	}
+	if (insert_device(devices, device, error) == 0) {
+		free(kernel);
+		return 0;
+	}
+fail:
+	free(kernel);
+	free(device);
+	return -1;
+}
+
+static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
+        struct store_batch *batch, struct ft_error *error)
+{
+	struct ft_runner_device *device = malloc(sizeof(*device));
+	struct ft_cursor list = ft_cursor_of(hello->devices.data, hello->devices.length);
+	struct ft_view view;
+	uint32_t count;
+	int result = 0;
+
+	if (device == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a hello");
+	if (!ft_read_array(&list, &count)) {
+		count = 0;
+		result = ft_fail_field(error, FT_E_BAD_REQUEST, "devices", "no list", "a list");
+	}
+	for (uint32_t i = 0; i < count && result == 0; i++) {
+		if (!ft_read_view(&list, &view))
+			result = ft_fail_field(error, FT_E_BAD_REQUEST, "devices", "cut short", "a list");
+		else if (ft_decode(&ft_runner_device_message, view, device, error) != 0 ||
+		        adopt_device(slot, hello, device, batch, error) != 0)
+			result = -1;
+	}
+	free(device);
+	return result;
+}
+
+/* Whatever the daemon could not look at would make a hello that holds though it may not. */
+static int check_files(const struct ft_runner_hello_reply *hello, struct ft_error *error)
+{
+	struct ft_cursor files = ft_cursor_of(hello->files.data, hello->files.length);
+	char path[FILE_PATH_SIZE];
+	char value[32];
+	uint32_t count = 0;
+
+	if (hello->files.data == NULL)
+		return 0;
+	if (!ft_read_array(&files, &count) || count > FILES_MAX) {
+		(void)snprintf(value, sizeof(value), "a list of %u", count);
+		return ft_fail_field(error, FT_E_BAD_VALUE, "files", value, "at most 64 paths");
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		(void)snprintf(value, sizeof(value), "no such path at %u", i);
+		if (!ft_read_text_into(&files, path, sizeof(path)))
+			return ft_fail_field(
+			        error, FT_E_BAD_VALUE, "files", value, "paths of at most 255 bytes");
+	}
+	return 0;
+}
+
+int hello_read(struct ft_view reply, struct ft_runner_hello_reply *hello, struct ft_error *error)
+{
+	if (ft_decode(&ft_runner_hello_reply_message, reply, hello, error) != 0)
+		return -1;
+	if (hello->protocol < FT_RUNNER_PROTOCOL_MIN || hello->protocol > FT_RUNNER_PROTOCOL_MAX)
+		return ft_fail(error, FT_E_PROTOCOL, "it speaks protocol %llu; this daemon speaks %d to %d",
+		        (unsigned long long)hello->protocol, FT_RUNNER_PROTOCOL_MIN, FT_RUNNER_PROTOCOL_MAX);
+	return check_files(hello, error);
+}
+
+int devices_adopt(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
+        struct store_batch *batch, struct ft_error *error)
+{
+	struct devices *devices = slot->devices;
+	struct device *before[DEVICES_MAX];
+	uint32_t count = take_devices(devices, slot, before);
+
+	if (adopt_devices(slot, hello, batch, error) != 0) {
+		devices_drop(devices, slot);
+		for (uint32_t i = 0; i < count; i++)
+			(void)insert_device(devices, before[i], NULL); /* it had a place before */
+		return -1;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		retire(devices, before[i]);
+	(void)snprintf(slot->name, sizeof(slot->name), "%s", hello->runner);
+	(void)snprintf(slot->reason, sizeof(slot->reason), "%s", hello->reason);
+	return 0;
+}
+
+int devices_add_stand_in(struct runner_slot *slot, enum device_state state, struct ft_error *error)
+{
+	struct device *device = calloc(1, sizeof(*device));
+
+	if (device == NULL)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
+	device->state = state;
+	device->slot = slot;
+	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->runner.kind);
+	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->runner.kind);
+	ft_traits_guess(slot->runner.kind, &device->traits);
+	if (insert_device(slot->devices, device, error) != 0) {
+		free(device);
+		return -1;
+	}
+	return 0;
+}
+
+/* A stand-in for what is absent is none. */
