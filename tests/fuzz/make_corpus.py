@@ -146,7 +146,7 @@ def runners():
 def configs():
     def text(name, *lines):
         keep("config", name, "\n".join((*lines, "")).encode(), piece=None)
-    with open(os.path.join(os.path.dirname(HERE), "..", "..", "daemon", "flytuned.conf.in"), encoding="utf-8") as file:
+    with open(os.path.join(os.path.dirname(HERE), "..", "..", "daemon", "host", "flytuned.conf.in"), encoding="utf-8") as file:
         lines = file.read().splitlines()
     text("empty")
     text("example", *lines)
@@ -236,12 +236,40 @@ def imports():
         keep("import", name, text, piece=None)
 
 
+def models():
+    fields = {"m": "=tokens", "n": "=hidden_size | 64 / 2 + 1", "dtype": "=dtype", "kind": "text", "number": 7}
+    norm = {"name": "hidden", "kernel": "rmsnorm", "when": "a | 1", "fields": fields}
+    family = {"name": "f", "types": ["llama*"], "when": "rms_norm_eps", "norms": [norm]}
+
+    def table(name, *families, **members):
+        head = {"flytune": "models", "version": 1, "parts": ["text_config"], "dtypes": {"half": "f16"}, "families": list(families)}
+        keep("model", name, json.dumps({**head, **members}).encode(), piece=None)
+
+    table("table", family)
+    table("override", {**family, "name": "x"}, family)
+    table("refuse", {"name": "f", "refuse": "no \x1b[2J"})
+    table("twice", family, family)
+    table("version", family, version=2)
+    table("unknown", {**family, "\x1b[2J\n": 1})
+    for name, formula in (("unfinished", "=a +"), ("deep-formula", "=" + "(" * 40 + "a"), ("large", "=999999999999999999 * 999999999"),
+                          ("uneven", "=hidden_size / 3"), ("zero", "=hidden_size / 0"), ("two-lists", "=tokens * 2"), ("bare", "=")):
+        table(name, {**family, "norms": [{**norm, "fields": {**fields, "n": formula}}]})
+    model = {"model_type": "llama", "a": 4, "b": 64, "dtype": "half"}
+    for name, members in (("model", {}), ("part", {"text_config": model, "model_type": "zebra"}), ("escapes", {"model_type": "g\x1b[2J"}),
+                          ("negative", {"a": -1}), ("real", {"b": 1.5}), ("dtype", {"dtype": "\x1b[2Jint8"})):
+        keep("model", name, json.dumps({**model, **members}).encode(), piece=None)
+    for name, text in (("cut", b'{"flytune": "models", "vers'), ("escape-syntax", b"{\x1b[2J}"), ("deep", b"[" * 3000), ("bad-utf8", b'{"flytune": "\xff\xfe"}'),
+                       ("nothing-at-all", b"")):
+        keep("model", name, text, piece=None)
+
+
 def main():
     readers()
     requests()
     runners()
     configs()
     imports()
+    models()
     return 0
 
 

@@ -278,6 +278,7 @@ bool model_read(const struct families *families, const char *path, const struct 
 	}
 	type = text_of(&reading, "model_type");
 	snprintf(model->type, sizeof model->type, "%s", type != NULL ? type : "");
+	ft_make_plain(model->type); /* it is printed, and came from elsewhere */
 	done = json_is_object(top) ? add_norms(&reading, model) : refuse(&reading, "it is no JSON object");
 	json_decref(top);
 	return done;

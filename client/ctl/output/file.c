@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/error.h"
+
 enum { READ_FIRST = 1 << 16, LINKS_MAX = 40 };
 
 static const size_t device_max = (size_t)512 << 20; /* a file or a pipe ends, /dev/zero does not */
@@ -248,5 +250,7 @@ json_t *file_read_json(const char *path, char problem[FILE_PROBLEM_SIZE])
 	else if (root == NULL)
 		snprintf(problem, FILE_PROBLEM_SIZE, "%.160s: it is no JSON: line %d, column %d: %s", path,
 		        fault.line, fault.column, fault.text);
+	if (root == NULL)
+		ft_make_plain(problem); /* it quotes the file */
 	return root;
 }
