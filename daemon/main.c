@@ -569,7 +569,7 @@ static int check_store(const struct options *options)
 	return EXIT_SUCCESS;
 }
 
-/* From an empty store of facts to a clean end. */
+/* One life: all that belongs to one begins as zeros. */
 static int live(struct daemon *daemon)
 {
 	struct ft_error error;

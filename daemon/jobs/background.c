@@ -133,13 +133,13 @@ static struct wish *least(struct background *background)
 
 /* ---- kinds whose runner cannot be had ---- */
 
-static struct pause *pause_of(struct background *background, const struct runner_slot *slot)
+static struct backoff *pause_of(struct background *background, const struct runner_slot *slot)
 {
 	return &background->pause[slot - background->devices->slot];
 }
 
 /* Each time for longer. */
-static void lengthen(struct pause *pause, uint64_t first_ns, uint64_t most_ns)
+static void lengthen(struct backoff *pause, uint64_t first_ns, uint64_t most_ns)
 {
 	pause->length_ns = pause->length_ns == 0  ? first_ns
 	        : 2 * pause->length_ns <= most_ns ? 2 * pause->length_ns
@@ -284,7 +284,7 @@ static void load_told(void *data, struct ft_view body, const struct ft_error *fa
 	if (failure == NULL && ft_decode(&ft_load_reply_message, body, &load, NULL) != 0)
 		load = (struct ft_load_reply){0};
 	runner_rest(&slot->runner);
-	*pause_of(background, slot) = (struct pause){0};
+	*pause_of(background, slot) = (struct backoff){0};
 	if (load.known && load.percent > background->options->background_load) {
 		log_line(background->log, LOG_LEVEL_DEBUG, "background waits kind=%s load=%" PRIu64 "%%",
 		        slot->runner.kind, load.percent);
@@ -428,7 +428,7 @@ void background_swept(struct background *background, const struct subject *subje
 		pause_slot(background, subject->device->slot);
 		return;
 	}
-	*pause_of(background, subject->device->slot) = (struct pause){0};
+	*pause_of(background, subject->device->slot) = (struct backoff){0};
 	if (strcmp(job->state, "done") != 0) {
 		if (wish != NULL)
 			lengthen(&wish->pause, FAILED_FIRST * background->options->background_wait_ns,

@@ -37,7 +37,7 @@ struct background {
 	uint64_t calm_ns;         /* monotonic: until when that is believed */
 	bool adding;              /* a wish is on its way to be a job */
 	/* Of kinds whose runner could not be had. */
-	struct pause pause[OPTIONS_KINDS];
+	struct backoff pause[OPTIONS_KINDS];
 	uint32_t next; /* numbers wishes, in the order of their coming */
 	/* The walk through stored answers for those that are stale. */
 	bool scanning;

@@ -15,7 +15,7 @@ enum wish_cause {
 extern const char *const wish_cause_words[WISH_CAUSES];
 
 /* Until when something that failed is not tried again. */
-struct pause {
+struct backoff {
 	uint64_t until_ns;  /* monotonic */
 	uint64_t length_ns; /* of the last; the next is twice as long, until it works. 0: it has not failed */
 };
@@ -26,10 +26,10 @@ struct wish {
 	char device[FT_DEVICE_ID_SIZE];
 	struct ft_problem problem;
 	enum wish_cause cause;
-	uint64_t asked;     /* how often */
-	uint32_t number;    /* in the order of their coming */
-	bool away;          /* its device was not here when it was looked at last */
-	struct pause pause; /* since its sweep failed; one that is paused is kept, but not in a list */
+	uint64_t asked;       /* how often */
+	uint32_t number;      /* in the order of their coming */
+	bool away;            /* its device was not here when it was looked at last */
+	struct backoff pause; /* since its sweep failed; one that is paused is kept, but not in a list */
 };
 
 /* As many as a list has at the most: the most asked. */

@@ -86,7 +86,7 @@ struct sweep {
 	uint32_t cuts;               /* starts that did not end within the budget */
 	bool rejected;               /* in this start one was found wrong that had been timed */
 	bool cancelled;
-	unsigned unblamed; /* runner failures in a row that no config can be blamed for */
+	unsigned unblamed; /* runner failures, one after another, that no config can be blamed for */
 	unsigned let_go;   /* ends of the runner since the last round that the daemon asked for */
 	uint64_t
 	        began_ns; /* since when the clock runs, monotonic: from the start of the runner; 0: it does not */

@@ -83,8 +83,6 @@ void queue_report(struct queue *queue, const struct job *job, const char *word)
 	queue->events->event(queue->data, &event);
 }
 
-/* ---- the end of a job ---- */
-
 static const struct sweep_events sweep_events = {.event = sweep_event, .ended = queue_sweep_ended};
 
 /* ---- the next job ---- */
@@ -458,7 +456,7 @@ int queue_cancel(struct queue *queue, uint64_t id, job_done done, void *data, st
 	return 0;
 }
 
-/* ---- pause ---- */
+/* ---- what is told of jobs ---- */
 
 int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer, struct ft_error *error)
 {

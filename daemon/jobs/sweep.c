@@ -1,4 +1,4 @@
-/* Its life: from a job to what it found. */
+/* A sweep's life: from a job to what was found. */
 #include "daemon/jobs/internal.h"
 
 #include <stdarg.h>

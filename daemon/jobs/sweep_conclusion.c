@@ -209,7 +209,8 @@ void sweep_replied(void *data, struct ft_view view, const struct ft_error *failu
 	struct ft_sweep_reply reply;
 	struct ft_error error;
 
-	/* Nothing is decided of a device that changed under the sweep: its runner is on its way out. */
+	/* Nothing is decided of a device that changed under the sweep: its runner is on its way out, and sweep_runner_gone() goes
+	 * on. */
 	devices_look_now(sweep->devices);
 	if (sweep->slot->probing)
 		return;

@@ -92,7 +92,7 @@ static void trials_stored(void *data, uint64_t generation, const struct ft_error
 		return;
 	}
 	if (error != NULL) {
-		/* Nothing is lost: the trials are in memory, and go with the next batch. */
+		/* Of the trials nothing is lost: they are in memory, and go with the next batch; their events are. */
 		log_limited(sweep->log, &sweep->unstored, LOG_LEVEL_WARNING,
 		        "trials not stored job=%" PRIu64 ": %s", sweep->job->job, error->message);
 		sweep->dirty = true;

@@ -1,4 +1,4 @@
-/* Lookups, on the loop thread, in one read transaction that is renewed and reset. */
+/* Reads, on the loop thread, in one read transaction that is renewed and reset. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
