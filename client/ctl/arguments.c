@@ -168,6 +168,18 @@ static const char *meant_option(const struct command *command, const char *word,
 	return meant;
 }
 
+bool is_option_of(const struct command *command, const char *word)
+{
+	char name[FT_NAME_SIZE], meant[WORD_MAX + 1];
+
+	snprintf(name, sizeof name, "%s", word + strspn(word, "-"));
+	for (char *letter = name; *letter != '\0'; letter++) {
+		if (*letter == '_')
+			*letter = '-';
+	}
+	return strcmp(meant_option(command, name, meant), name) == 0;
+}
+
 enum ctl_exit stray_word(const struct command *command, const char *word)
 {
 	char meant[WORD_MAX + 1];
@@ -308,11 +320,11 @@ static enum ctl_exit add_axis(const struct command *command, struct axes *axes, 
 	const struct ft_schema_field_def *field;
 	struct axis *axis = &axes->axis[axes->count];
 	const char *option = words[at];
-	size_t length = strcspn(option + 2, "=");
+	size_t length = strncmp(option, "--", 2) == 0 ? strcspn(option + 2, "=") : 0;
 	char meant[WORD_MAX + 1];
 	const char *value;
 
-	if (strncmp(option, "--", 2) != 0 || !field_name(option + 2, length, axis->name))
+	if (!field_name(option + 2, length, axis->name))
 		return stray_word(command, option);
 	value = option[2 + length] == '=' ? option + 2 + length + 1 : next_value(count, words, at);
 	*used = option[2 + length] == '=' ? 1 : 2;

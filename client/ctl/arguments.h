@@ -43,6 +43,9 @@ void problems_free(struct problems *problems);
 enum ctl_exit config_read_words(const struct command *command, const char *text,
         struct flytune_knob knobs[FLYTUNE_KNOBS_MAX], size_t *count);
 
+/* Whether the command, or flytunectl itself, has an option of that name, however it is written: --no_wait. */
+bool is_option_of(const struct command *command, const char *word);
+
 /* A word that a command has no use for: an option that there is not, or one word too many. */
 enum ctl_exit stray_word(const struct command *command, const char *word);
 /* The name of one of `count` that was meant by a word; NULL if it is like none. */

@@ -359,7 +359,8 @@ static void start_wish(struct background *background, struct wish *wish, const s
 	struct queue_ask ask = {
 	        .priority = QUEUE_BACKGROUND,
 	        .cause = wish_cause_words[wish->cause],
-	        .force = wish->cause == WISH_BUSY,
+	        /* What it failed of before may have passed. */
+	        .force = wish->cause == WISH_BUSY || wish->pause.length_ns > 0,
 	        .few = wish->cause == WISH_UPGRADE,
 	};
 

@@ -47,7 +47,7 @@ struct job {
 	struct wait *waits;
 	struct wait *cancels;
 	uint32_t waiters, cancellers;
-	struct arrival *arrivals;
+	struct arrival *arrivals; /* one for each of their commits, in their order */
 	struct queue *queue;
 };
 

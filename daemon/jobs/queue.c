@@ -225,22 +225,17 @@ static void arrived(void *data, uint64_t generation, const struct ft_error *erro
 {
 	struct job *job = data;
 	struct queue *queue = job->queue;
-	struct arrival *arrivals = job->arrivals;
+	struct arrival *arrival = job->arrivals; /* commits come through in the order of the arrivals */
 	bool was_new = !job->stored;
 
 	(void)generation;
 	job->commits--;
-	job->arrivals = NULL;
+	job->arrivals = arrival->next;
 	job->stored = job->stored || error == NULL;
 	if (was_new && job->stored)
 		queue_report(queue, job, "queued");
-	while (arrivals != NULL) {
-		struct arrival *arrival = arrivals;
-
-		arrivals = arrival->next;
-		arrival->done(arrival->data, error == NULL ? &job->info : NULL, arrival->joined, error);
-		free(arrival);
-	}
+	arrival->done(arrival->data, error == NULL ? &job->info : NULL, arrival->joined, error);
+	free(arrival);
 	queue_drop_unstored(job);
 	queue_pump(queue);
 }
@@ -318,6 +313,7 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 {
 	struct job *job = find_same(queue, subject);
 	struct arrival *arrival = calloc(1, sizeof(*arrival));
+	struct arrival **last;
 	bool joined = job != NULL;
 	struct store_batch *batch = NULL;
 	struct ft_error error;
@@ -366,8 +362,10 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 	batch = store_batch_new(queue->store);
 	if (batch == NULL || store_batch_job(batch, &job->info) != 0)
 		goto memory;
-	*arrival = (struct arrival){.next = job->arrivals, .done = done, .data = data, .joined = joined};
-	job->arrivals = arrival;
+	*arrival = (struct arrival){.done = done, .data = data, .joined = joined};
+	for (last = &job->arrivals; *last != NULL; last = &(*last)->next)
+		;
+	*last = arrival;
 	job->commits++;
 	store_submit(batch, arrived, job);
 	return;

@@ -116,7 +116,7 @@ def test_what_was_measured_on_a_busy_machine_is_measured_again(daemons):
     daemon.stop()
 
 
-def test_one_whose_sweep_failed_is_tried_again(daemons, tmp_path):
+def test_one_whose_budget_was_too_small_is_tried_again(daemons, tmp_path):
     """What it failed of may pass: here the budget, elsewhere other work that left it too little of it."""
     path = tmp_path / "flytuned.conf"
     path.write_text("[queue]\nbudget = 0.001\n")

@@ -230,6 +230,16 @@ def test_a_forced_sweep_is_one_whatever_it_joins(daemon, runner):
     assert len(runner.did("round")) > rounds, "nothing was timed"
 
 
+def test_those_who_ask_for_one_job_are_answered_in_their_order(daemon):
+    """Each by its own commit."""
+    daemon.ctl("pause")
+    with daemon.peer() as peer:
+        asked = [peer.ask("tune", kernel="rmsnorm", problem=problem(), force=number % 2 == 1) for number in range(8)]
+        replies = [peer.message() for _ in asked]
+    assert [reply[1] for reply in replies] == asked
+    assert [reply[3].get("joined", False) for reply in replies] == [False] + [True] * 7
+
+
 def test_cancelling_a_job_that_was_over_claims_nothing(daemon):
     job = daemon.tune()[0]["job"]
     assert daemon.ctl("cancel", job).json == {"job": job, "state": "done", "cancelled": None}

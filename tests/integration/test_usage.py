@@ -152,3 +152,15 @@ def test_a_models_norms_are_tuned_and_a_users_table_adds_to_ours(daemon, tmp_pat
     done = daemon.ctl("tune", "--model", model, env=env, check=False)
     assert done.status == 1 and done.json["error"]["code"] == "system", done
     assert f'{own}: families[0].norms[0].fields.n is "=hidden_size /"; it must be a formula' in done.complaint, done
+    # What steers a terminal, and what tune would obey, is none of a table's.
+    norm = table["families"][0]["norms"][0]
+    fields["n"], norm["name"] = 1024, "\x1b[2Jhalf"
+    own.write_text(json.dumps(table))
+    done = daemon.ctl("tune", "--model", model, env=env, check=False)
+    assert done.status == 1 and "without control characters" in done.complaint and "\x1b" not in done.complaint, done
+    norm["name"] = "half"
+    for option, value in (("device", "cpu:0"), ("force", 1), ("no_wait", 1), ("priority", 77), ("json", 1)):
+        norm["fields"] = {option: value, **fields}
+        own.write_text(json.dumps(table))
+        done = daemon.ctl("tune", "--model", model, env=env, check=False)
+        assert done.status == 2 and f"has a field {option.replace('_', '-')}" in done.complaint, done

@@ -286,6 +286,12 @@ static enum ctl_exit add_norm(const struct ctl *ctl, struct model_norm *norm, in
 	for (size_t i = 0; i < norm->field_count; i++) {
 		struct model_field *field = &norm->field[i];
 
+		/* It would be obeyed, with a value that is gone before it is used. */
+		if (is_option_of(&command_tune, field->option))
+			return ctl_usage(&command_tune,
+			        "the model table's norm %s has a field %s; it must be a field of kernel %s, "
+			        "not an option of tune",
+			        norm->name, field->option + 2, norm->kernel);
 		for (int k = 0; k < count; k++) {
 			if (is_named(field->option, words[k]))
 				return ctl_usage(&command_tune,

@@ -99,11 +99,16 @@ static bool check_each(
 
 static bool check_text(const struct reading *reading, const char *place, json_t *value)
 {
-	char bound[40];
+	const char *text = json_string_value(value);
+	char bound[80], plain[FAMILIES_TEXT_SIZE];
 
-	snprintf(bound, sizeof bound, "a text of 1 to %d bytes", FAMILIES_TEXT_SIZE - 1);
-	return (json_string_length(value) > 0 && json_string_length(value) < FAMILIES_TEXT_SIZE) ||
-	        refuse_value(reading, place, value, bound);
+	snprintf(bound, sizeof bound, "a text of 1 to %d bytes, without control characters",
+	        FAMILIES_TEXT_SIZE - 1);
+	if (text == NULL || *text == '\0' || json_string_length(value) >= sizeof plain)
+		return refuse_value(reading, place, value, bound);
+	snprintf(plain, sizeof plain, "%s", text);
+	ft_make_plain(plain);
+	return strcmp(plain, text) == 0 || refuse_value(reading, place, value, bound);
 }
 
 static bool check_kind(const struct reading *reading, const char *place, json_t *value)
@@ -251,7 +256,7 @@ static bool check_families(const struct reading *reading, const char *place, jso
 {
 	char inside[PLACE_SIZE];
 
-	if (!check_each(reading, place, value, INT_MAX, check_family))
+	if (!check_each(reading, place, value, FAMILIES_MAX, check_family))
 		return false;
 	for (size_t i = 0; i < json_array_size(value); i++) {
 		const json_t *name = json_object_get(json_array_get(value, i), "name");

@@ -8,7 +8,7 @@
 
 #include "client/ctl/output/file.h"
 
-enum { FAMILIES_NORMS_MAX = 16, FAMILIES_TEXT_SIZE = 128 };
+enum { FAMILIES_MAX = 1024, FAMILIES_NORMS_MAX = 16, FAMILIES_TEXT_SIZE = 128 };
 
 /* What was read, all of it valid. Begins as {0}. */
 struct families {
