@@ -359,8 +359,7 @@ static void start_wish(struct background *background, struct wish *wish, const s
 	struct queue_ask ask = {
 	        .priority = QUEUE_BACKGROUND,
 	        .cause = wish_cause_words[wish->cause],
-	        /* What it failed of before may have passed. */
-	        .force = wish->cause == WISH_BUSY || wish->pause.length_ns > 0,
+	        .force = wish->cause == WISH_BUSY,
 	        .few = wish->cause == WISH_UPGRADE,
 	};
 

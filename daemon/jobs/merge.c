@@ -104,16 +104,6 @@ bool trials_complete(const struct trials *trials, uint32_t members)
 	return true;
 }
 
-void trials_forget_failures(struct trials *trials)
-{
-	for (uint32_t i = 0; i < trials->count; i++) {
-		struct trial *trial = &trials->trial[i];
-
-		if (trial->status == TRIAL_FAILED || trial->status == TRIAL_TIMEOUT)
-			trial->status = TRIAL_WAITING;
-	}
-}
-
 void trials_forget_times(struct trials *trials)
 {
 	trials->rounds = 0;

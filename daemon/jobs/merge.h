@@ -12,9 +12,7 @@ struct trials *trials_merge(const struct subject *subject, struct trials *known,
         uint32_t standard);
 /* Whether they have a winner, and none of the first `members` is still to be tried. */
 bool trials_complete(const struct trials *trials, uint32_t members);
-/* A forced sweep tries again what failed or took too long: why it did may have passed. What was wrong stays wrong. */
-void trials_forget_failures(struct trials *trials);
-/* It times everything again; what was built stays built. */
+/* A forced sweep times everything again; what was built stays built, and what failed stays failed. */
 void trials_forget_times(struct trials *trials);
 
 #endif

@@ -270,8 +270,6 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	sweep->extended = false;
 	if (sweep->check || sweep->subset)
 		pick(sweep);
-	if (sweep->force)
-		trials_forget_failures(sweep->trials);
 	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))
 		trials_forget_times(sweep->trials);
 	if (sweep->force)

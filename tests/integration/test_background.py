@@ -224,17 +224,6 @@ def test_one_whose_sweep_fails_is_not_tried_again_and_again(daemons, runner):
     assert len(jobs(daemon)) == 2
 
 
-def test_one_whose_sweep_failed_is_tried_again_after_a_while(daemons, runner):
-    """Its configs as well, though each of them failed: a compiler that was not there, memory that others had."""
-    runner.write("at build * lie fail")
-    daemon = start(daemons(runner, arguments=[*ALWAYS, "--background-wait", "0.01", "--runner-idle", "0.01"]))
-    with daemon.peer() as peer:
-        miss(peer, m=64)
-    until(lambda: len([job for job in jobs(daemon) if job["state"] == "failed"]) > 1, "it fails again")
-    runner.write()
-    tuned(daemon, m=64)
-
-
 @pytest.mark.parametrize("mode", [ALWAYS, [*IDLE]], ids=["always", "idle"])
 def test_one_kind_whose_runner_cannot_be_started_keeps_no_other_waiting(daemons, runner, tmp_path, mode):
     gpu = BadRunner(tmp_path, "gpu")

@@ -100,17 +100,6 @@ def test_a_winner_is_not_tuned_again_unless_forced(daemon, runner):
     assert forced["source"] == "tuned"
 
 
-def test_a_forced_sweep_tries_again_what_failed(daemons, runner):
-    """Why its runner died may have passed; without force what failed stays so."""
-    runner.write("at build exit 1")
-    daemon = daemons(runner, arguments=["--runner-idle", "0.01"]).start()
-    assert daemon.ctl("tune", *shape(), check=False).status == 4
-    runner.write()
-    harness.until(lambda: not daemon.runner_pids(), "its runner goes")
-    assert daemon.ctl("tune", *shape(), check=False).status == 4
-    assert daemon.tune("--force")[0]["source"] == "tuned"
-
-
 def test_results_outlive_kill_9_of_daemon_and_runner(daemon, runner):
     tuned = daemon.ctl("tune", *shape(m="64,512")).json
     assert [answer["problem"]["m"] for answer in tuned] == [64, 512]
