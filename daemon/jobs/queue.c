@@ -383,30 +383,48 @@ fail:
 	done(data, NULL, false, &error);
 }
 
-int queue_wait(struct queue *queue, uint64_t id, job_done done, void *data, struct wait **handle,
-        struct ft_error *error)
+/* The job of a number, or NULL with an error. */
+static struct job *find_listed(const struct queue *queue, uint64_t id, struct ft_error *error)
 {
 	struct job *job = job_table_find(&queue->jobs, id);
-	struct wait *wait;
 	char text[24];
 
 	if (job == NULL) {
 		(void)snprintf(text, sizeof(text), "%" PRIu64, id);
-		return ft_fail_field(
+		(void)ft_fail_field(
 		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
 	}
-	if (job->state == JOB_OVER) {
-		done(data, &job->info, NULL);
-		return 0;
-	}
-	if (queue->stopping)
+	return job;
+}
+
+/* Has done() called when a job that is not over is; *handle is how to leave before. */
+static int await_end(struct job *job, struct wait **list, uint32_t *waiters, job_done done, void *data,
+        struct wait **handle, struct ft_error *error)
+{
+	struct wait *wait;
+
+	if (job->queue->stopping)
 		return stopping(error);
 	wait = calloc(1, sizeof(*wait));
 	if (wait == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
-	job_link_wait(&job->waits, &job->waiters, wait, done, data);
+	job_link_wait(list, waiters, wait, done, data);
 	*handle = wait;
 	return 0;
+}
+
+int queue_wait(struct queue *queue, uint64_t id, job_done done, void *data, struct wait **handle,
+        struct ft_error *error)
+{
+	struct job *job = find_listed(queue, id, error);
+
+	if (job == NULL)
+		return -1;
+	if (job->state == JOB_OVER) {
+		done(data, &job->info, NULL);
+		return 0;
+	}
+	return await_end(job, &job->waits, &job->waiters, done, data, handle, error);
 }
 
 void queue_leave(struct wait *wait)
@@ -425,25 +443,16 @@ int64_t queue_owner(const struct queue *queue, uint64_t id)
 int queue_cancel(struct queue *queue, uint64_t id, job_done done, void *data, struct wait **handle,
         struct ft_error *error)
 {
-	struct job *job = job_table_find(&queue->jobs, id);
-	struct wait *wait;
-	char text[24];
+	struct job *job = find_listed(queue, id, error);
 
-	(void)snprintf(text, sizeof(text), "%" PRIu64, id);
 	if (job == NULL)
-		return ft_fail_field(
-		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
+		return -1;
 	if (job->state == JOB_OVER) {
 		done(data, &job->info, NULL);
 		return 0;
 	}
-	if (queue->stopping)
-		return stopping(error);
-	wait = calloc(1, sizeof(*wait));
-	if (wait == NULL)
-		return ft_fail(error, FT_E_MEMORY, "no memory for a wait");
-	job_link_wait(&job->cancels, &job->cancellers, wait, done, data);
-	*handle = wait;
+	if (await_end(job, &job->cancels, &job->cancellers, done, data, handle, error) != 0)
+		return -1;
 	if (job->state == JOB_RUNS || job->state == JOB_STOPS) {
 		job->cancelled = true;
 		sweep_cancel(queue->sweep);
@@ -458,14 +467,10 @@ int queue_cancel(struct queue *queue, uint64_t id, job_done done, void *data, st
 
 int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer, struct ft_error *error)
 {
-	const struct job *job = job_table_find(&queue->jobs, id);
-	char text[24];
+	const struct job *job = find_listed(queue, id, error);
 
-	if (job == NULL) {
-		(void)snprintf(text, sizeof(text), "%" PRIu64, id);
-		return ft_fail_field(
-		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
-	}
+	if (job == NULL)
+		return -1;
 	job_write(job, writer);
 	return 0;
 }
