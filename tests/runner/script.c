@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 _Noreturn void stop_with(const char *format, ...)
 {
@@ -59,6 +60,21 @@ static void read_rule(struct script *script, char *line)
 	snprintf(rule->action, sizeof rule->action, "%s", word);
 	word = strtok_r(NULL, "", &save);
 	snprintf(rule->argument, sizeof rule->argument, "%s", word ? word : "");
+}
+
+/* "if PATH LINE": the line counts while PATH is there. The script itself, whose change a hello depends on, stays as it is. */
+static char *taken_line(char *line)
+{
+	char *rest;
+
+	if (strncmp(line, "if ", strlen("if ")) != 0)
+		return line;
+	line += strlen("if ");
+	rest = strchr(line, ' ');
+	if (!rest)
+		stop_with("an if of the script has no line: %s", line);
+	*rest++ = '\0';
+	return access(line, F_OK) == 0 ? rest : NULL;
 }
 
 static void read_line(struct script *script, char *line)
@@ -131,9 +147,12 @@ void script_read(struct script *script)
 	if (!file)
 		stop_with("cannot read %s: %s", script->path, strerror(errno));
 	while (fgets(line, sizeof line, file)) {
+		char *taken;
+
 		line[strcspn(line, "\n")] = '\0';
-		if (*line && *line != '#')
-			read_line(script, line);
+		taken = *line && *line != '#' ? taken_line(line) : NULL;
+		if (taken)
+			read_line(script, taken);
 	}
 	fclose(file);
 }
