@@ -366,12 +366,11 @@ static void queue_idle(void *data, bool disturbed)
 		background_idle(&daemon->background, disturbed);
 }
 
-static void job_swept(
-        void *data, const struct subject *subject, const struct ft_job *job, bool busy, bool away)
+static void job_swept(void *data, const struct target *target, const struct ft_job *job, bool busy, bool away)
 {
 	struct daemon *daemon = data;
 
-	background_swept(&daemon->background, subject, job, busy, away);
+	background_swept(&daemon->background, target, job, busy, away);
 }
 
 static const struct queue_events queue_events = {
@@ -603,7 +602,7 @@ static int live(struct daemon *daemon)
 	daemon->log_timer.data = daemon;
 	daemon->has_loop = true;
 	if (daemon->lives == 0)
-		log_line(&daemon->log, LOG_LEVEL_DEBUG, "loop priority nice=%d", urgency_raise());
+		log_line(&daemon->log, LOG_LEVEL_DEBUG, "loop priority nice=%d", priority_raise());
 	if (start(daemon, &error) != 0) {
 		log_line(&daemon->log, LOG_LEVEL_ERROR, "cannot start: %s", error.message);
 		daemon->status = EXIT_FAILURE;

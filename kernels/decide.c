@@ -176,7 +176,7 @@ static void summarise(
 struct race {
 	const struct ft_contender *contender;
 	struct ft_standing *standing;
-	size_t count, standard, rounds;
+	size_t count, default_index, rounds;
 	uint32_t min_rounds;
 	uint32_t enough;          /* rounds shared with the best, to be tied with it or take its place */
 	double edge;              /* of the band, as a shift */
@@ -290,11 +290,11 @@ static void summarise_all(struct race *race)
 /* The index at a place of the tie rule's order: the default, then the rest as they stand. */
 static size_t in_order(const struct race *race, size_t place)
 {
-	if (race->standard >= race->count)
+	if (race->default_index >= race->count)
 		return place;
 	if (place == 0)
-		return race->standard;
-	return place <= race->standard ? place - 1 : place;
+		return race->default_index;
+	return place <= race->default_index ? place - 1 : place;
 }
 
 /* Of those that can win; count if none of them has a sample. */
@@ -424,12 +424,12 @@ static void explain(const struct race *race, const struct ft_rule *rule, size_t 
         bool complete, struct ft_decision *decision)
 {
 	size_t winner = decision->winner;
-	const char *who = winner == race->standard ? "the default" : "it";
+	const char *who = winner == race->default_index ? "the default" : "it";
 	const char *doubt = "";
 	double band = rule->band_ppm / 1e4;
 	if (!decision->conclusive)
 		doubt = ended ? "unsettled when it was ended: " : "unsettled after all rounds: ";
-	if (!decision->conclusive && winner == race->standard && !race->standing[winner].tied)
+	if (!decision->conclusive && winner == race->default_index && !race->standing[winner].tied)
 		snprintf(decision->reason, sizeof decision->reason,
 		        "%sthe default stays, nothing is clearly faster (%+.2f %% to the fastest, as far as "
 		        "is known)",
@@ -457,7 +457,7 @@ static void explain(const struct race *race, const struct ft_rule *rule, size_t 
 static bool default_stays(const struct race *race)
 {
 	const struct ft_contender *contender = race->contender;
-	size_t i = race->standard;
+	size_t i = race->default_index;
 	struct ft_pair pair = race->standing[i].pair;
 	double low;
 	double high;
@@ -498,7 +498,7 @@ static void choose(const struct race *race, const struct ft_rule *rule, bool com
 		return;
 	}
 	decision->verdict = FT_VERDICT_WINNER;
-	if (decision->conclusive || (first == race->standard && default_stays(race)))
+	if (decision->conclusive || (first == race->default_index && default_stays(race)))
 		decision->winner = first;
 	else
 		decision->winner = likely;
@@ -519,13 +519,13 @@ static uint32_t fewest(const struct race *race, bool counting)
 
 /* Who is there, and how many of those that can win were measured. */
 static size_t begin(struct race *race, const struct ft_rule *rule, const struct ft_contender *contender,
-        size_t count, size_t standard, size_t rounds, struct ft_standing *standing, size_t *alive)
+        size_t count, size_t default_index, size_t rounds, struct ft_standing *standing, size_t *alive)
 {
 	size_t measured = 0;
 	race->contender = contender;
 	race->standing = standing;
 	race->count = count;
-	race->standard = standard;
+	race->default_index = default_index;
 	race->rounds = rounds < FT_ROUNDS_MAX ? rounds : FT_ROUNDS_MAX;
 	race->min_rounds = rule->min_rounds > ROUNDS_LEAST ? rule->min_rounds : ROUNDS_LEAST;
 	/* From whole numbers and with the last bits to spare: a ratio of just the band is within it. */
@@ -557,7 +557,7 @@ static void place(struct race *race)
 }
 
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
-        size_t standard, size_t rounds, bool ended, struct ft_standing *standing,
+        size_t default_index, size_t rounds, bool ended, struct ft_standing *standing,
         struct ft_decision *decision)
 {
 	struct race race;
@@ -571,7 +571,7 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 		        FT_SPACE_MAX);
 		return;
 	}
-	measured = begin(&race, rule, contender, count, standard, rounds, standing, &alive);
+	measured = begin(&race, rule, contender, count, default_index, rounds, standing, &alive);
 	if (!alive) {
 		snprintf(decision->reason, sizeof decision->reason, "no config is left that can win");
 		return;
@@ -600,8 +600,9 @@ void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender,
 	}
 }
 
-void ft_gain(const struct ft_rule *rule, const struct ft_contender *contender, size_t count, size_t standard,
-        size_t rounds, size_t winner, struct ft_standing *standing, struct ft_gain *gain)
+void ft_gain(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
+        size_t default_index, size_t rounds, size_t winner, struct ft_standing *standing,
+        struct ft_gain *gain)
 {
 	struct race race;
 	struct ft_pair pair = {0};
@@ -610,18 +611,20 @@ void ft_gain(const struct ft_rule *rule, const struct ft_contender *contender, s
 	double high;
 
 	*gain = (struct ft_gain){0};
-	if (count > FT_SPACE_MAX || standard >= count || winner >= count ||
-	        begin(&race, rule, contender, count, standard, rounds, standing, &alive) == 0)
+	if (count > FT_SPACE_MAX || default_index >= count || winner >= count ||
+	        begin(&race, rule, contender, count, default_index, rounds, standing, &alive) == 0)
 		return;
 	place(&race);
-	if (winner == standard) {
+	if (winner == default_index) {
 		*gain = (struct ft_gain){.rounds = race.measured[winner], .ratio = 1, .low = 1};
 		return;
 	}
-	compare(contender[standard].sample_ps, contender[winner].sample_ps, race.slow, race.rounds, &pair);
+	compare(contender[default_index].sample_ps, contender[winner].sample_ps, race.slow, race.rounds,
+	        &pair);
 	/* Slow rounds are better than none. */
 	if (!pair.rounds)
-		compare(contender[standard].sample_ps, contender[winner].sample_ps, NULL, race.rounds, &pair);
+		compare(contender[default_index].sample_ps, contender[winner].sample_ps, NULL, race.rounds,
+		        &pair);
 	if (!pair.rounds)
 		return;
 	gain->rounds = pair.rounds;

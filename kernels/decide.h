@@ -80,17 +80,18 @@ struct ft_gain {
 	double low; /* the lower end of its 99.5 % confidence interval; 0: the rounds are too few to say */
 };
 
-/* Contenders stand in the order of the tie rule, but for the default at index `standard`, which goes before
+/* Contenders stand in the order of the tie rule, but for the default at index `default_index`, which goes before
  * all (any index from `count` up: there is no default). With `ended` (budget over, cancelled for good) it
  * decides at once from what there is; a config without a sample then cannot win. `standing` has `count`
  * elements. Allocates nothing; needs some 10 KB of stack. At most FT_SPACE_MAX contenders, and the first
  * FT_ROUNDS_MAX rounds. */
 void ft_decide(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
-        size_t standard, size_t rounds, bool ended, struct ft_standing *standing,
+        size_t default_index, size_t rounds, bool ended, struct ft_standing *standing,
         struct ft_decision *decision);
 
 /* Of any of the contenders, by the same rounds that a decision counts. Overwrites `standing`. */
-void ft_gain(const struct ft_rule *rule, const struct ft_contender *contender, size_t count, size_t standard,
-        size_t rounds, size_t winner, struct ft_standing *standing, struct ft_gain *gain);
+void ft_gain(const struct ft_rule *rule, const struct ft_contender *contender, size_t count,
+        size_t default_index, size_t rounds, size_t winner, struct ft_standing *standing,
+        struct ft_gain *gain);
 
 #endif

@@ -56,8 +56,8 @@ struct ft_knob_def {
 
 struct ft_schema {
 	char kernel[FT_NAME_SIZE];
-	uint64_t revision;         /* raised when schema, space or default change */
-	char ladder[FT_NAME_SIZE]; /* the number field that `nearest` walks along; "": none */
+	uint64_t revision;        /* raised when schema, space or default change */
+	char scale[FT_NAME_SIZE]; /* the number field that `nearest` walks along; "": none */
 	uint32_t field_count;
 	struct ft_schema_field_def field[FT_FIELDS_MAX];
 	uint32_t knob_count;
@@ -76,7 +76,7 @@ struct ft_traits {
 
 struct ft_space {
 	uint32_t count;
-	uint32_t standard; /* index of the default, which is never pruned */
+	uint32_t default_index; /* index of the default, which is never pruned */
 	/* In the order of the tie rule: a config that uses less of the machine first. */
 	struct ft_config config[FT_SPACE_MAX];
 	char pruned[FT_SPACE_MAX][64]; /* why it cannot win; "": it is tried */
@@ -143,7 +143,7 @@ struct ft_kernel {
 	/* Bytes that one launch reads and writes, for limits and bandwidths. */
 	uint64_t (*bytes)(const struct ft_problem *problem);
 	/* The analytic default. Never fails for a checked problem. */
-	void (*standard)(
+	void (*default_config)(
 	        const struct ft_problem *problem, const struct ft_traits *traits, struct ft_config *config);
 	/* All configs for a problem, the default among them. */
 	int (*space)(const struct ft_problem *problem, const struct ft_traits *traits, struct ft_space *space,
@@ -232,11 +232,11 @@ const struct ft_kernel *ft_kernel_find(const char *name);
 int ft_schema_complete(const struct ft_schema *schema, const struct ft_problem *given,
         struct ft_problem *whole, struct ft_error *error);
 
-/* A problem's canonical form: fields at their default and the ladder left out, the rest by name in byte
- * order, "dtype=bf16 n=4096". Its XXH3 128-bit hash and the ladder's value are the problem's key. */
+/* A problem's canonical form: fields at their default and the scale field left out, the rest by name in byte
+ * order, "dtype=bf16 n=4096". Its XXH3 128-bit hash and the scale field's value are the problem's key. */
 struct ft_problem_key {
 	uint8_t hash[16]; /* big-endian canonical XXH128 */
-	uint64_t ladder;  /* 0 if the kernel has none */
+	uint64_t scale;   /* 0 if the kernel has none */
 };
 /* Returns the length as snprintf does. */
 int ft_schema_canonical(

@@ -316,7 +316,7 @@ static uint32_t canonical_fields(const struct ft_schema *schema, const struct ft
 		struct ft_field usual;
 		uint32_t at = count;
 
-		if (!field || strcmp(def->name, schema->ladder) == 0)
+		if (!field || strcmp(def->name, schema->scale) == 0)
 			continue;
 		if (default_of(def, whole, &usual) && same_value(field, &usual))
 			continue;
@@ -354,12 +354,12 @@ void ft_schema_key(const struct ft_schema *schema, const struct ft_problem *whol
 {
 	char text[FT_PROBLEM_TEXT_SIZE];
 	int length = ft_schema_canonical(schema, whole, text, sizeof text);
-	const struct ft_field *ladder = schema->ladder[0] ? ft_problem_find(whole, schema->ladder) : NULL;
+	const struct ft_field *scale = schema->scale[0] ? ft_problem_find(whole, schema->scale) : NULL;
 	XXH128_canonical_t canonical;
 
 	XXH128_canonicalFromHash(&canonical, XXH3_128bits(text, (size_t)length));
 	memcpy(key->hash, canonical.digest, sizeof key->hash);
-	key->ladder = ladder ? (uint64_t)ladder->number : 0;
+	key->scale = scale ? (uint64_t)scale->number : 0;
 }
 
 /* ---- configs ---- */
@@ -501,7 +501,7 @@ void ft_schema_write(struct ft_writer *writer, const struct ft_schema *schema, c
 
 	snprintf(message.name, sizeof message.name, "%s", schema->kernel);
 	snprintf(message.source, sizeof message.source, "%s", source_hash);
-	snprintf(message.ladder, sizeof message.ladder, "%s", schema->ladder);
+	snprintf(message.scale, sizeof message.scale, "%s", schema->scale);
 	message.fields = view_of(&fields);
 	message.knobs = view_of(&knobs);
 	if (fallback)
@@ -655,18 +655,18 @@ int ft_schema_read(const struct ft_runner_kernel *message, struct ft_schema *sch
 {
 	memset(schema, 0, sizeof *schema);
 	memcpy(schema->kernel, message->name, sizeof schema->kernel);
-	memcpy(schema->ladder, message->ladder, sizeof schema->ladder);
+	memcpy(schema->scale, message->scale, sizeof schema->scale);
 	schema->revision = message->revision;
 	if (!ft_name_valid(schema->kernel))
 		return ft_fail_field(error, FT_E_BAD_VALUE, "name", schema->kernel, "a kernel's name");
 	if (read_fields(message->fields, schema, error) < 0 || read_knobs(message->knobs, schema, error) < 0)
 		return -1;
-	if (schema->ladder[0] != '\0') {
-		const struct ft_schema_field_def *ladder = find_field(schema, schema->ladder);
+	if (schema->scale[0] != '\0') {
+		const struct ft_schema_field_def *scale = find_field(schema, schema->scale);
 
-		if (!ladder || ladder->is_text || ladder->min < 0)
+		if (!scale || scale->is_text || scale->min < 0)
 			return refuse(error, schema->kernel,
-			        "is no ladder: it must be a field of numbers from 0 up", schema->ladder);
+			        "is no scale field: it must be a field of numbers from 0 up", schema->scale);
 	}
 	return 0;
 }

@@ -4,7 +4,7 @@
  * stood there when it was given; while the word still stands and the daemon lives, the answer still holds, and a
  * client that kept it may give it again without asking. Every commit that changes an answer changes the word of its
  * problem's stripe once it is durable, before any lookup sees it and before it is acknowledged. A stripe is chosen by the problem
- * without its ladder field, so that `nearest` answers fall with the neighbour that they came from.
+ * without its scale field, so that `nearest` answers fall with the neighbour that they came from.
  *
  * The memory is a memfd, sealed against shrinking, growing and writing by anyone but the daemon, and passed over the
  * socket with the reply to hello: nothing that happens to it can kill a client, and no client can change it. The

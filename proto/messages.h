@@ -136,7 +136,7 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 	F(BOOL, begun, 0, FT_OPTIONAL) /* with force: the times from before it were let go */             \
 	F(BOOL, check, 0, FT_OPTIONAL)                                                                    \
 	F(TEXT, cause, 16, FT_OPTIONAL) /* of background work: miss, upgrade, grown, busy */              \
-	F(BOOL, few, 0, FT_OPTIONAL)    /* only those that were best before are tried */                  \
+	F(BOOL, subset, 0, FT_OPTIONAL) /* only those that were best before are tried */                  \
 	F(UINT, budget_ns, 0, FT_OPTIONAL)                                                                \
 	F(UINT, owner, 0, FT_OPTIONAL) /* user id */                                                      \
 	F(UINT, created_at_ns, 0, FT_OPTIONAL)                                                            \
@@ -449,7 +449,7 @@ FT_DECLARE_MESSAGE(runner_device, FT_RUNNER_DEVICE)
 	F(TEXT, name, FT_NAME_SIZE, FT_REQUIRED)                                               \
 	F(UINT, revision, 0, FT_REQUIRED)          /* of schema, space and default */          \
 	F(TEXT, source, FT_HASH_SIZE, FT_REQUIRED) /* hash of the device source as compiled */ \
-	F(TEXT, ladder, FT_NAME_SIZE, FT_OPTIONAL) /* the field that `nearest` walks along */  \
+	F(TEXT, scale, FT_NAME_SIZE, FT_OPTIONAL)  /* the field that `nearest` walks along */  \
 	F(RAW, fields, 0, FT_REQUIRED)             /* schema_field */                          \
 	F(RAW, knobs, 0, FT_REQUIRED)              /* schema_knob */                           \
 	F(CONFIG, fallback, 0, FT_OPTIONAL)        /* the default where only a runner knows the rule */
@@ -481,10 +481,10 @@ FT_DECLARE_MESSAGE(schema_knob, FT_SCHEMA_KNOB)
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)
 FT_DECLARE_MESSAGE(space_request, FT_SPACE_REQUEST)
 
-#define FT_SPACE_REPLY(F)                                                                                   \
-	F(RAW, members, 0, FT_REQUIRED)   /* space_member, in the order of the deciding rule: less of the \
+#define FT_SPACE_REPLY(F)                                                                                 \
+	F(RAW, members, 0, FT_REQUIRED) /* space_member, in the order of the deciding rule: less of the \
 	                                     machine first */ \
-	F(UINT, standard, 0, FT_REQUIRED) /* index of the default config, never pruned */
+	F(UINT, default_index, 0, FT_REQUIRED) /* index of the default config, never pruned */
 FT_DECLARE_MESSAGE(space_reply, FT_SPACE_REPLY)
 
 #define FT_SPACE_MEMBER(F)                \
@@ -492,19 +492,19 @@ FT_DECLARE_MESSAGE(space_reply, FT_SPACE_REPLY)
 	F(TEXT, pruned, FT_REASON_SIZE, FT_OPTIONAL) /* why it cannot win */
 FT_DECLARE_MESSAGE(space_member, FT_SPACE_MEMBER)
 
-#define FT_SWEEP_REQUEST(F)                                                                                 \
-	F(UINT, job, 0, FT_REQUIRED)                                                                        \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                          \
-	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                 \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                     \
-	F(RAW, members, 0, FT_REQUIRED)   /* sweep_member: the space, with what is known */                 \
-	F(UINT, standard, 0, FT_REQUIRED) /* index of the default config */                                 \
-	F(UINT, rounds, 0, FT_OPTIONAL)   /* rounds already measured; new ones are numbered on from here */ \
-	F(UINT, seed, 0, FT_REQUIRED)                                                                       \
-	F(UINT, budget_ns, 0, FT_REQUIRED)                                                                  \
-	F(UINT, band_ppm, 0, FT_REQUIRED)                                                                   \
-	F(UINT, min_rounds, 0, FT_REQUIRED)                                                                 \
-	F(UINT, max_rounds, 0, FT_REQUIRED)                                                                 \
+#define FT_SWEEP_REQUEST(F)                                                                               \
+	F(UINT, job, 0, FT_REQUIRED)                                                                      \
+	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                        \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                               \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                   \
+	F(RAW, members, 0, FT_REQUIRED)        /* sweep_member: the space, with what is known */          \
+	F(UINT, default_index, 0, FT_REQUIRED) /* index of the default config */                          \
+	F(UINT, rounds, 0, FT_OPTIONAL) /* rounds already measured; new ones are numbered on from here */ \
+	F(UINT, seed, 0, FT_REQUIRED)                                                                     \
+	F(UINT, budget_ns, 0, FT_REQUIRED)                                                                \
+	F(UINT, band_ppm, 0, FT_REQUIRED)                                                                 \
+	F(UINT, min_rounds, 0, FT_REQUIRED)                                                               \
+	F(UINT, max_rounds, 0, FT_REQUIRED)                                                               \
 	F(BOOL, hasty, 0, FT_OPTIONAL) /* its rounds may all lie in one moment */
 FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 
@@ -527,7 +527,7 @@ FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
 	F(BOOL, conclusive, 0, FT_OPTIONAL)                                                              \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)                                                     \
 	F(TEXT, method, FT_REASON_SIZE, FT_OPTIONAL) /* how it was measured, for the report */           \
-	F(TEXT, weather, 192, FT_OPTIONAL)           /* what disturbed it, and what was done about it */ \
+	F(TEXT, interference, 192, FT_OPTIONAL)      /* what disturbed it, and what was done about it */ \
 	F(UINT, needs_ns, 0, FT_OPTIONAL) /* no_time: what the default alone takes of a budget, about */
 FT_DECLARE_MESSAGE(sweep_reply, FT_SWEEP_REPLY)
 

@@ -117,7 +117,7 @@ static void guess_traits(flytune_client *client, const char *kind, struct ft_tra
 	pthread_mutex_unlock(&client->lock);
 }
 
-int answer_standard(flytune_client *client, const flytune_problem *problem, const char *device,
+int answer_default(flytune_client *client, const flytune_problem *problem, const char *device,
         const char *reason, struct flytune_answer *answer, struct ft_error *error)
 {
 	struct ft_traits traits;
@@ -146,7 +146,7 @@ int answer_standard(flytune_client *client, const flytune_problem *problem, cons
 	else
 		snprintf(answer->device, sizeof answer->device, "%s:0", kind);
 	guess_traits(client, kind, &traits);
-	problem->built_in->standard(&problem->whole, &traits, &config);
+	problem->built_in->default_config(&problem->whole, &traits, &config);
 	answer->revision = problem->built_in->schema(kind)->revision;
 	answer->knob_count = answer_knobs(&config, answer->knob);
 	return 0;

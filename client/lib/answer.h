@@ -13,7 +13,7 @@ uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[F
 int answer_read(struct ft_view data, const struct connection *connection, struct flytune_answer *answer,
         struct cache_terms *terms, struct ft_error *error);
 /* The analytic default. Fails if this library does not know the kernel, or the kernel refuses the problem. */
-int answer_standard(flytune_client *client, const flytune_problem *problem, const char *device,
+int answer_default(flytune_client *client, const flytune_problem *problem, const char *device,
         const char *reason, struct flytune_answer *answer, struct ft_error *error);
 
 #endif

@@ -159,7 +159,7 @@ int lookup_alone(struct lookup *lookup, struct ft_error *error)
 	if (lookup->key.problem->built_in == NULL)
 		return -1;
 	snprintf(reason, sizeof reason, "%s", error->code);
-	return answer_standard(
+	return answer_default(
 	        lookup->client, lookup->key.problem, lookup->key.device, reason, &lookup->answer, error);
 }
 
@@ -298,7 +298,7 @@ static enum flytune_result answer_asking(flytune_client *client, const struct ca
 
 	client_enter(client);
 	if (client->autotune == FLYTUNE_AUTOTUNE_NEVER) {
-		failed = answer_standard(
+		failed = answer_default(
 		        client, key->problem, key->device, "autotune is off", &lookup.answer, &error);
 		lookup.answer.flags = 0;
 	} else {

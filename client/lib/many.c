@@ -258,7 +258,7 @@ static void sweep_all(struct many *many)
 	}
 }
 
-static void answer_standards(struct many *many)
+static void answer_defaults(struct many *many)
 {
 	struct ft_error error;
 	struct lookup lookup;
@@ -266,7 +266,7 @@ static void answer_standards(struct many *many)
 
 	for (size_t i = 0; i < many->count; i++) {
 		lookup_of(many, &many->asked[i], &lookup);
-		result = answer_standard(many->client, lookup.key.problem, lookup.key.device,
+		result = answer_default(many->client, lookup.key.problem, lookup.key.device,
 		        "autotune is off", &lookup.answer, &error);
 		lookup.answer.flags = 0;
 		conclude(many, &many->asked[i], &lookup, result, &error);
@@ -361,7 +361,7 @@ enum flytune_result flytune_lookup_many(flytune_client *client, flytune_problem 
 	many.asked = asked;
 	client_enter(client);
 	if (client->autotune == FLYTUNE_AUTOTUNE_NEVER) {
-		answer_standards(&many);
+		answer_defaults(&many);
 	} else {
 		if (client->autotune == FLYTUNE_AUTOTUNE_FORCE)
 			sweep_all(&many);

@@ -17,7 +17,7 @@ struct board {
 int board_init(struct board *board, struct ft_error *error);
 /* Tells clients that the daemon ends, and lets go of the memory. */
 void board_free(struct board *board);
-/* Of a kernel's problem, whatever the ladder field says. */
+/* Of a kernel's problem, whatever the scale field says. */
 uint32_t board_stripe(const struct store_key *key);
 uint64_t board_version(const struct board *board, uint32_t stripe);
 void board_change(struct board *board, uint32_t stripe);

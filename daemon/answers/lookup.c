@@ -68,39 +68,39 @@ const char *lookup_winner_reason(const struct store_winner *winner)
 	return winner->conclusive ? "" : "the race ended before it was settled";
 }
 
-int lookup_known(struct store *store, const struct subject *subject, uint64_t generation,
+int lookup_known(struct store *store, const struct target *target, uint64_t generation,
         struct store_answer *known, struct ft_error *error)
 {
-	int found = generation == 0 ? store_get_answer(store, &subject->key, known, error)
-	                            : store_get_answer_at(store, &subject->key, generation, known, error);
+	int found = generation == 0 ? store_get_answer(store, &target->key, known, error)
+	                            : store_get_answer_at(store, &target->key, generation, known, error);
 
-	return found == 1 && !ft_problem_equal(&known->problem, &subject->problem) ? 0 : found;
+	return found == 1 && !ft_problem_equal(&known->problem, &target->problem) ? 0 : found;
 }
 
-static bool current(const struct subject *subject, const struct store_winner *winner)
+static bool current(const struct target *target, const struct store_winner *winner)
 {
-	return winner->set && winner->identity == subject->kernel->identity && winner->identity != 0;
+	return winner->set && winner->identity == target->kernel->identity && winner->identity != 0;
 }
 
-bool lookup_serves(const struct subject *subject, struct store_winner *winner)
+bool lookup_serves(const struct target *target, struct store_winner *winner)
 {
-	return current(subject, winner) && subject_takes(subject, &winner->config, NULL);
+	return current(target, winner) && target_takes(target, &winner->config, NULL);
 }
 
-bool lookup_settled(const struct subject *subject, struct store_winner *winner)
+bool lookup_settled(const struct target *target, struct store_winner *winner)
 {
-	return lookup_serves(subject, winner) && winner->rule_revision == FT_RULE_REVISION &&
-	        winner->space_hash == subject_space_hash(subject);
+	return lookup_serves(target, winner) && winner->rule_revision == FT_RULE_REVISION &&
+	        winner->space_hash == target_space_hash(target);
 }
 
-int32_t lookup_served(struct store *store, const struct subject *subject, const struct trials *trials)
+int32_t lookup_served(struct store *store, const struct target *target, const struct trials *trials)
 {
 	struct store_answer known;
 	int32_t index = -1;
 
 	if (store_begin(store, NULL) != 0)
 		return -1;
-	if (lookup_known(store, subject, 0, &known, NULL) == 1 && lookup_serves(subject, &known.winner))
+	if (lookup_known(store, target, 0, &known, NULL) == 1 && lookup_serves(target, &known.winner))
 		index = trials_find(trials, &known.winner.config);
 	store_end(store);
 	return index;
@@ -108,7 +108,7 @@ int32_t lookup_served(struct store *store, const struct subject *subject, const 
 
 /* Whether a config of another size would be tried at this one. Making a space takes longer than all else of a lookup, so
  * what came of it last is remembered, by a hash of all that it depends on but for kernel and device, whose it is. */
-static bool tries_here(const struct subject *subject, const struct ft_config *config)
+static bool tries_here(const struct target *target, const struct ft_config *config)
 {
 	struct {
 		struct ft_problem_key problem;
@@ -117,50 +117,50 @@ static bool tries_here(const struct subject *subject, const struct ft_config *co
 	uint64_t hash, *place;
 
 	memset(&about, 0, sizeof(about)); /* and what lies between its members */
-	about.problem = subject->key.problem;
+	about.problem = target->key.problem;
 	for (uint32_t i = 0; i < config->count; i++)
 		about.value[i] = config->knob[i].value;
 	hash = XXH3_64bits(&about, sizeof(about)) & ~UINT64_C(1);
-	place = &subject->kernel->tried[hash / 2 % DEVICE_TRIED];
+	place = &target->kernel->tried[hash / 2 % DEVICE_TRIED];
 	if ((*place & ~UINT64_C(1)) != hash || *place == 0)
-		*place = hash | subject_tries(subject, config);
+		*place = hash | target_tries(target, config);
 	return *place & 1;
 }
 
 struct near_search {
-	const struct subject *subject;
+	const struct target *target;
 	struct ft_answer *answer;
 	bool found;
 };
 
 /* Stops at the first neighbour that knows a config which is valid here as well. */
-static bool look_near(void *data, uint64_t ladder, const struct store_answer *known)
+static bool look_near(void *data, uint64_t scale, const struct store_answer *known)
 {
 	struct near_search *search = data;
-	const struct subject *subject = search->subject;
-	struct ft_problem here = subject->problem;
+	const struct target *target = search->target;
+	struct ft_problem here = target->problem;
 	struct store_winner winner = known->winner;
 	struct ft_config config;
 
-	/* The key has only a hash: the problem must be the same but for the ladder. */
-	if (ft_problem_set_number(&here, subject->kernel->schema.ladder, (int64_t)ladder, NULL) != 0 ||
+	/* The key has only a hash: the problem must be the same but for the scale field. */
+	if (ft_problem_set_number(&here, target->kernel->schema.scale, (int64_t)scale, NULL) != 0 ||
 	        !ft_problem_equal(&here, &known->problem))
 		return true;
-	if (lookup_serves(subject, &winner)) {
-		if (tries_here(subject, &winner.config)) {
-			take_winner(subject->kernel, &winner, search->answer);
+	if (lookup_serves(target, &winner)) {
+		if (tries_here(target, &winner.config)) {
+			take_winner(target->kernel, &winner, search->answer);
 			search->found = true;
 		}
 	} else if (known->import.set) {
 		config = known->import.config;
-		if (subject_takes(subject, &config, NULL) && tries_here(subject, &config)) {
+		if (target_takes(target, &config, NULL) && tries_here(target, &config)) {
 			search->answer->config = config;
 			search->answer->tuned_at_ns = known->import.at_ns;
 			search->found = true;
 		}
 	}
 	if (search->found) {
-		search->answer->tuned_scale = ladder;
+		search->answer->tuned_scale = scale;
 		/* Times were measured at another size: they say nothing of this one. */
 		search->answer->time_ns = 0;
 		search->answer->default_time_ns = 0;
@@ -169,56 +169,56 @@ static bool look_near(void *data, uint64_t ladder, const struct store_answer *kn
 	return !search->found;
 }
 
-static int answer_nearest(struct store *store, const struct subject *subject, uint64_t generation,
+static int answer_nearest(struct store *store, const struct target *target, uint64_t generation,
         struct ft_answer *answer, bool *found, struct ft_error *error)
 {
-	struct near_search search = {.subject = subject, .answer = answer};
-	uint64_t here = subject->key.problem.ladder;
+	struct near_search search = {.target = target, .answer = answer};
+	uint64_t here = target->key.problem.scale;
 	uint64_t high = here > UINT64_MAX / NEAREST_FACTOR ? UINT64_MAX : here * NEAREST_FACTOR;
 
-	if (subject->kernel->schema.ladder[0] != '\0' &&
-	        store_near_answers(store, &subject->key, here / NEAREST_FACTOR + here % NEAREST_FACTOR, high,
+	if (target->kernel->schema.scale[0] != '\0' &&
+	        store_near_answers(store, &target->key, here / NEAREST_FACTOR + here % NEAREST_FACTOR, high,
 	                NEAREST_LOOKED_AT, generation, look_near, &search, error) < 0)
 		return -1;
 	*found = search.found;
 	return 0;
 }
 
-int lookup_without_store(struct store *store, const struct subject *subject, struct ft_answer *answer,
+int lookup_without_store(struct store *store, const struct target *target, struct ft_answer *answer,
         enum lookup_source *source, struct ft_error *error)
 {
 	memset(answer, 0, sizeof(*answer));
-	memcpy(answer->kernel, subject->kernel->schema.kernel, sizeof(answer->kernel));
-	memcpy(answer->device, subject->device->shown.id, sizeof(answer->device));
-	answer->problem = subject->problem;
+	memcpy(answer->kernel, target->kernel->schema.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, target->device->shown.id, sizeof(answer->device));
+	answer->problem = target->problem;
 	answer->generation = store_generation(store);
-	answer->revision = subject->kernel->schema.revision;
+	answer->revision = target->kernel->schema.revision;
 	*source = LOOKUP_DEFAULT;
 	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_DEFAULT]);
 	(void)snprintf(answer->reason, sizeof(answer->reason), "the store cannot be read");
-	return subject_standard(subject, &answer->config, error);
+	return target_default(target, &answer->config, error);
 }
 
 /* Whether the answers of that moment were those of today's device under today's software. An identity of 0: it was just
  * heard for the first time, and that is not stored yet. */
 static int check_generation(
-        struct store *store, const struct subject *subject, uint64_t generation, struct ft_error *error)
+        struct store *store, const struct target *target, uint64_t generation, struct ft_error *error)
 {
-	const struct device *device = subject->device;
+	const struct device *device = target->device;
 	uint32_t occupant = store_device_identity(store, device->place, generation);
-	uint32_t identity = store_device_identity(store, subject->kernel->subject, generation);
+	uint32_t identity = store_device_identity(store, target->kernel->target, generation);
 
 	if (occupant != 0 && occupant != device->occupant)
 		return ft_fail(error, FT_E_GENERATION, "at generation %llu, %s was another device",
 		        (unsigned long long)generation, device->shown.id);
-	if (identity != 0 && identity != subject->kernel->identity)
+	if (identity != 0 && identity != target->kernel->identity)
 		return ft_fail(error, FT_E_GENERATION,
 		        "generation %llu was answered under another compiler, driver or kernel source",
 		        (unsigned long long)generation);
 	return 0;
 }
 
-int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
+int lookup_answer(struct store *store, const struct target *target, uint64_t generation,
         struct ft_answer *answer, enum lookup_source *source, struct ft_error *error)
 {
 	const char *reason = "no result yet";
@@ -227,49 +227,49 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 	int found = 0;
 
 	memset(answer, 0, sizeof(*answer));
-	memcpy(answer->kernel, subject->kernel->schema.kernel, sizeof(answer->kernel));
-	memcpy(answer->device, subject->device->shown.id, sizeof(answer->device));
-	answer->problem = subject->problem;
+	memcpy(answer->kernel, target->kernel->schema.kernel, sizeof(answer->kernel));
+	memcpy(answer->device, target->device->shown.id, sizeof(answer->device));
+	answer->problem = target->problem;
 	answer->generation = generation != 0 ? generation : store_generation(store);
-	if (subject->kernel->id == 0 || subject->device->key == 0) {
-		reason = subject->device->state == DEVICE_PROBING ? "probing" : "no device";
+	if (target->kernel->id == 0 || target->device->key == 0) {
+		reason = target->device->state == DEVICE_PROBING ? "probing" : "no device";
 		answer->device[0] = '\0';
-		goto standard;
+		goto use_default;
 	}
-	if (generation != 0 && check_generation(store, subject, generation, error) != 0)
+	if (generation != 0 && check_generation(store, target, generation, error) != 0)
 		return -1;
-	found = lookup_known(store, subject, generation, &known, error);
+	found = lookup_known(store, target, generation, &known, error);
 	if (found < 0)
 		return -1;
 	if (found > 0 && known.pin.set) {
 		answer->config = known.pin.config;
-		if (subject_takes(subject, &answer->config, NULL)) {
+		if (target_takes(target, &answer->config, NULL)) {
 			*source = LOOKUP_PINNED;
 			answer->tuned_at_ns = known.pin.at_ns;
 			goto done;
 		}
 		reason = "pinned config is no longer in the space";
 	}
-	if (found > 0 && lookup_serves(subject, &known.winner)) {
-		take_winner(subject->kernel, &known.winner, answer);
+	if (found > 0 && lookup_serves(target, &known.winner)) {
+		take_winner(target->kernel, &known.winner, answer);
 		*source = LOOKUP_TUNED;
 		reason = lookup_winner_reason(&known.winner);
 		goto finish;
 	}
-	if (found > 0 && current(subject, &known.winner))
+	if (found > 0 && current(target, &known.winner))
 		reason = "winner is no longer in the space";
 	else if (found > 0 && known.winner.set)
 		reason = "stale: tuned under another compiler, driver or kernel source";
 	if (found > 0 && known.import.set) {
 		answer->config = known.import.config;
-		if (subject_takes(subject, &answer->config, NULL)) {
+		if (target_takes(target, &answer->config, NULL)) {
 			*source = LOOKUP_IMPORTED;
 			answer->time_ns = (known.import.time_ps + 500) / 1000;
 			answer->default_time_ns = (known.import.default_time_ps + 500) / 1000;
 			answer->gain_least_ppm = known.import.gain_least_ppm;
 			answer->unsettled = known.import.unsettled;
 			answer->tuned_at_ns = known.import.at_ns;
-			if (strcmp(known.import.identity, subject->kernel->identity_text) != 0)
+			if (strcmp(known.import.identity, target->kernel->identity_text) != 0)
 				reason = "measured under another identity";
 			else
 				reason = "";
@@ -280,17 +280,17 @@ int lookup_answer(struct store *store, const struct subject *subject, uint64_t g
 	answer->time_ns = answer->default_time_ns = answer->tuned_at_ns = answer->gain_least_ppm = 0;
 	answer->unsettled = false;
 	answer->identity[0] = '\0';
-	if (answer_nearest(store, subject, generation, answer, &near, error) != 0)
+	if (answer_nearest(store, target, generation, answer, &near, error) != 0)
 		return -1;
 	if (near) {
 		*source = LOOKUP_NEAREST;
 		goto finish;
 	}
-standard:
+use_default:
 	*source = LOOKUP_DEFAULT;
-	if (subject_standard(subject, &answer->config, error) != 0)
+	if (target_default(target, &answer->config, error) != 0)
 		return -1;
-	answer->revision = subject->kernel->schema.revision;
+	answer->revision = target->kernel->schema.revision;
 	goto finish;
 done:
 	reason = "";

@@ -1,7 +1,7 @@
 /* A lookup: the best config known for a problem, without ever searching on the caller's time.
  *
  * The first that applies: pinned, tuned (a winner under today's identity), imported, nearest (the same
- * problem but for the ladder field, known within a factor of two), default. */
+ * problem but for the scale field, known within a factor of two), default. */
 #ifndef FLYTUNE_DAEMON_LOOKUP_H
 #define FLYTUNE_DAEMON_LOOKUP_H
 
@@ -18,25 +18,25 @@ enum lookup_source {
 
 extern const char *const lookup_source_words[LOOKUP_SOURCES];
 
-/* The stored answer of a subject's own problem, now or of a generation (0: now), for a key has only a hash of that. 1 found, 0
+/* The stored answer of a target's own problem, now or of a generation (0: now), for a key has only a hash of that. 1 found, 0
  * not, -1 error. Call between store_begin and store_end. */
-int lookup_known(struct store *store, const struct subject *subject, uint64_t generation,
+int lookup_known(struct store *store, const struct target *target, uint64_t generation,
         struct store_answer *known, struct ft_error *error);
 /* Whether a winner is served: it is set, of today's identity, and in today's space. Puts its knobs in the schema's order. */
-bool lookup_serves(const struct subject *subject, struct store_winner *winner);
+bool lookup_serves(const struct target *target, struct store_winner *winner);
 /* And by today's rule the best of all of today's space: there is nothing to sweep. */
-bool lookup_settled(const struct subject *subject, struct store_winner *winner);
+bool lookup_settled(const struct target *target, struct store_winner *winner);
 /* Which of these trials is the winner that is served; -1: none. */
-int32_t lookup_served(struct store *store, const struct subject *subject, const struct trials *trials);
+int32_t lookup_served(struct store *store, const struct target *target, const struct trials *trials);
 /* Times, gain and date of a winner. */
 void lookup_times(const struct store_winner *winner, struct ft_answer *answer);
 /* What is to be said of a winner that is served; "" if nothing is. */
 const char *lookup_winner_reason(const struct store_winner *winner);
-/* Answers a subject as of now, or of a generation (0: now). Call between store_begin and store_end. */
-int lookup_answer(struct store *store, const struct subject *subject, uint64_t generation,
+/* Answers a target as of now, or of a generation (0: now). Call between store_begin and store_end. */
+int lookup_answer(struct store *store, const struct target *target, uint64_t generation,
         struct ft_answer *answer, enum lookup_source *source, struct ft_error *error);
 /* The default, for when the store cannot be read: a store that fails takes no lookup down. */
-int lookup_without_store(struct store *store, const struct subject *subject, struct ft_answer *answer,
+int lookup_without_store(struct store *store, const struct target *target, struct ft_answer *answer,
         enum lookup_source *source, struct ft_error *error);
 /* Reads "UUID:COUNTER"; fails with generation_unavailable if it is not of this store, not reached or
  * collected. */

@@ -21,10 +21,10 @@ void misses_free(struct misses *misses)
 	misses->set = NULL;
 }
 
-static bool is_of(const struct miss *miss, const struct subject *subject)
+static bool is_of(const struct miss *miss, const struct target *target)
 {
-	return miss->count > 0 && memcmp(&miss->key, &subject->key, sizeof(miss->key)) == 0 &&
-	        strcmp(miss->device, subject->device->shown.id) == 0;
+	return miss->count > 0 && memcmp(&miss->key, &target->key, sizeof(miss->key)) == 0 &&
+	        strcmp(miss->device, target->device->shown.id) == 0;
 }
 
 /* A hostile count of repeats must not wrap around to a small one. */
@@ -34,14 +34,14 @@ static uint64_t add(uint64_t a, uint64_t b)
 }
 
 /* Its place, a free one, or that of the least asked, of these the one not asked for the longest time. */
-static struct miss *place_of(struct miss *set, const struct subject *subject)
+static struct miss *place_of(struct miss *set, const struct target *target)
 {
 	struct miss *place = &set[0];
 
 	for (int way = 0; way < MISS_WAYS; way++) {
 		struct miss *miss = &set[way];
 
-		if (is_of(miss, subject))
+		if (is_of(miss, target))
 			return miss;
 		if (miss->count < place->count ||
 		        (miss->count == place->count && miss->last_ns < place->last_ns))
@@ -50,21 +50,21 @@ static struct miss *place_of(struct miss *set, const struct subject *subject)
 	return place;
 }
 
-uint64_t misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns,
+uint64_t misses_count(struct misses *misses, const struct target *target, uint64_t repeats, uint64_t now_ns,
         struct miss_place *place)
 {
-	uint64_t hash = XXH3_64bits(&subject->key, sizeof(subject->key));
-	struct miss *miss = place_of(misses->set[hash % MISS_SETS], subject);
+	uint64_t hash = XXH3_64bits(&target->key, sizeof(target->key));
+	struct miss *miss = place_of(misses->set[hash % MISS_SETS], target);
 	uint64_t asked = add(repeats, 1);
 	struct ft_writer writer;
 
 	*place = (struct miss_place){0};
 	misses->asked = add(misses->asked, asked);
-	if (!is_of(miss, subject)) {
+	if (!is_of(miss, target)) {
 		uint8_t problem[MISS_PROBLEM_SIZE];
 
 		ft_writer_init_fixed(&writer, problem, sizeof(problem));
-		ft_write_problem(&writer, &subject->problem);
+		ft_write_problem(&writer, &target->problem);
 		if (!ft_writer_ok(&writer)) {
 			misses->forgotten++;
 			return asked;
@@ -73,11 +73,11 @@ uint64_t misses_count(struct misses *misses, const struct subject *subject, uint
 		if (++misses->serial == 0)
 			misses->serial = 1;
 		*miss = (struct miss){.first_ns = now_ns,
-		        .key = subject->key,
+		        .key = target->key,
 		        .serial = misses->serial,
 		        .length = (uint16_t)writer.length};
-		memcpy(miss->kernel, subject->kernel->schema.kernel, sizeof(miss->kernel));
-		memcpy(miss->device, subject->device->shown.id, sizeof(miss->device));
+		memcpy(miss->kernel, target->kernel->schema.kernel, sizeof(miss->kernel));
+		memcpy(miss->device, target->device->shown.id, sizeof(miss->device));
 		memcpy(miss->problem, problem, writer.length);
 	}
 	miss->count = add(miss->count, asked);

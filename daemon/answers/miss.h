@@ -37,7 +37,7 @@ int misses_init(struct misses *misses, struct ft_error *error);
 void misses_free(struct misses *misses);
 /* One lookup missed, and `repeats` more of the same were answered by the client itself. How often it was asked so far, as
  * far as is known; and where it is counted. */
-uint64_t misses_count(struct misses *misses, const struct subject *subject, uint64_t repeats, uint64_t now_ns,
+uint64_t misses_count(struct misses *misses, const struct target *target, uint64_t repeats, uint64_t now_ns,
         struct miss_place *place);
 /* The same missed once more. False if its place has been given away since. */
 bool misses_again(struct misses *misses, struct miss_place place, uint64_t now_ns);

@@ -1,12 +1,12 @@
-/* A census: how many answers are stale, counted step by step beside the daemon's other work.
+/* A stale_count: how many answers are stale, counted step by step beside the daemon's other work.
  *
  * It runs when someone asks and an answer has changed since the last one, so an idle daemon does nothing. */
-#ifndef FLYTUNE_DAEMON_CENSUS_H
-#define FLYTUNE_DAEMON_CENSUS_H
+#ifndef FLYTUNE_DAEMON_STALE_COUNT_H
+#define FLYTUNE_DAEMON_STALE_COUNT_H
 
 #include "daemon/devices/device.h"
 
-struct census {
+struct stale_count {
 	struct store *store;
 	const struct devices *devices;
 	uv_timer_t timer;
@@ -19,10 +19,10 @@ struct census {
 	uint64_t at_generation;
 };
 
-int census_init(struct census *census, uv_loop_t *loop, struct store *store, const struct devices *devices,
-        struct ft_error *error);
-void census_stop(struct census *census);
+int stale_count_init(struct stale_count *stale_count, uv_loop_t *loop, struct store *store,
+        const struct devices *devices, struct ft_error *error);
+void stale_count_stop(struct stale_count *stale_count);
 /* Whether *stale is known; counts anew if it may have changed. Small stores are counted at once. */
-bool census_stale(struct census *census, uint64_t *stale);
+bool stale_count_get(struct stale_count *stale_count, uint64_t *stale);
 
 #endif

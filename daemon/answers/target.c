@@ -6,66 +6,65 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-int subject_admit(struct subject *subject, struct devices *devices, const char *kernel, const char *device,
+int target_admit(struct target *target, struct devices *devices, const char *kernel, const char *device,
         const struct ft_problem *given, struct ft_error *error)
 {
-	subject->device = devices_find(devices, device, error);
-	if (subject->device == NULL)
+	target->device = devices_find(devices, device, error);
+	if (target->device == NULL)
 		return -1;
-	subject->kernel = device_kernel_find(subject->device, kernel, error);
-	if (subject->kernel == NULL)
+	target->kernel = device_kernel_find(target->device, kernel, error);
+	if (target->kernel == NULL)
 		return -1;
-	if (subject->kernel->built_in != NULL) {
-		if (ft_problem_admit(subject->kernel->built_in, &subject->kernel->schema, given,
-		            &subject->problem, error) != 0)
+	if (target->kernel->built_in != NULL) {
+		if (ft_problem_admit(target->kernel->built_in, &target->kernel->schema, given,
+		            &target->problem, error) != 0)
 			return -1;
-	} else if (ft_schema_complete(&subject->kernel->schema, given, &subject->problem, error) != 0) {
+	} else if (ft_schema_complete(&target->kernel->schema, given, &target->problem, error) != 0) {
 		return -1;
 	}
-	subject->key.kernel = subject->kernel->id;
-	subject->key.device = subject->device->key;
-	ft_schema_key(&subject->kernel->schema, &subject->problem, &subject->key.problem);
+	target->key.kernel = target->kernel->id;
+	target->key.device = target->device->key;
+	ft_schema_key(&target->kernel->schema, &target->problem, &target->key.problem);
 	return 0;
 }
 
-int subject_standard(const struct subject *subject, struct ft_config *config, struct ft_error *error)
+int target_default(const struct target *target, struct ft_config *config, struct ft_error *error)
 {
-	if (subject->kernel->built_in != NULL) {
-		subject->kernel->built_in->standard(&subject->problem, &subject->device->traits, config);
+	if (target->kernel->built_in != NULL) {
+		target->kernel->built_in->default_config(&target->problem, &target->device->traits, config);
 		return 0;
 	}
-	if (subject->kernel->fallback.count == 0)
+	if (target->kernel->fallback.count == 0)
 		return ft_fail(error, FT_E_UNAVAILABLE, "kernel %s has no default: tune it first",
-		        subject->kernel->schema.kernel);
-	*config = subject->kernel->fallback;
+		        target->kernel->schema.kernel);
+	*config = target->kernel->fallback;
 	return 0;
 }
 
-bool subject_takes(const struct subject *subject, struct ft_config *config, struct ft_error *error)
+bool target_takes(const struct target *target, struct ft_config *config, struct ft_error *error)
 {
 	struct ft_config ordered;
 
-	if (ft_schema_check_config(&subject->kernel->schema, config, &ordered, error) != 0)
+	if (ft_schema_check_config(&target->kernel->schema, config, &ordered, error) != 0)
 		return false;
-	if (subject->kernel->built_in != NULL &&
-	        subject->kernel->built_in->check_config(
-	                &subject->problem, &subject->device->traits, &ordered, error) != 0)
+	if (target->kernel->built_in != NULL &&
+	        target->kernel->built_in->check_config(
+	                &target->problem, &target->device->traits, &ordered, error) != 0)
 		return false;
 	*config = ordered;
 	return true;
 }
 
-bool subject_tries(const struct subject *subject, const struct ft_config *config)
+bool target_tries(const struct target *target, const struct ft_config *config)
 {
 	struct ft_space *space;
 	bool tries = false;
 
-	if (subject->kernel->built_in == NULL)
+	if (target->kernel->built_in == NULL)
 		return true;
 	space = malloc(sizeof(*space));
 	if (space == NULL ||
-	        subject->kernel->built_in->space(&subject->problem, &subject->device->traits, space, NULL) !=
-	                0)
+	        target->kernel->built_in->space(&target->problem, &target->device->traits, space, NULL) != 0)
 		goto out;
 	for (uint32_t i = 0; i < space->count && !tries; i++)
 		tries = space->pruned[i][0] == '\0' && ft_config_equal(&space->config[i], config);
@@ -82,18 +81,18 @@ static void add_config(XXH3_state_t *state, const struct ft_config *config)
 	(void)XXH3_64bits_update(state, text, strlen(text) + 1);
 }
 
-uint64_t subject_space_hash(const struct subject *subject)
+uint64_t target_space_hash(const struct target *target)
 {
 	struct ft_space *space;
 	XXH3_state_t *state;
 	uint64_t hash = 0;
 
-	if (subject->kernel->built_in == NULL)
+	if (target->kernel->built_in == NULL)
 		return 0;
 	space = malloc(sizeof(*space));
 	state = XXH3_createState();
 	if (space != NULL && state != NULL &&
-	        subject->kernel->built_in->space(&subject->problem, &subject->device->traits, space, NULL) ==
+	        target->kernel->built_in->space(&target->problem, &target->device->traits, space, NULL) ==
 	                0) {
 		(void)XXH3_64bits_reset(state);
 		for (uint32_t i = 0; i < space->count; i++) {
@@ -107,10 +106,10 @@ uint64_t subject_space_hash(const struct subject *subject)
 	return hash;
 }
 
-uint64_t subject_members_hash(const struct subject *subject, const struct ft_config *config,
+uint64_t target_members_hash(const struct target *target, const struct ft_config *config,
         const char (*pruned)[FT_REASON_SIZE], uint32_t count)
 {
-	XXH3_state_t *state = subject->kernel->built_in != NULL ? XXH3_createState() : NULL;
+	XXH3_state_t *state = target->kernel->built_in != NULL ? XXH3_createState() : NULL;
 	uint64_t hash = 0;
 
 	if (state == NULL)

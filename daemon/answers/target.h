@@ -1,11 +1,11 @@
-/* A subject: what a request is about, once checked: a kernel's problem on a device, with its key in the
+/* A target: what a request is about, once checked: a kernel's problem on a device, with its key in the
  * store. */
-#ifndef FLYTUNE_DAEMON_SUBJECT_H
-#define FLYTUNE_DAEMON_SUBJECT_H
+#ifndef FLYTUNE_DAEMON_TARGET_H
+#define FLYTUNE_DAEMON_TARGET_H
 
 #include "daemon/devices/device.h"
 
-struct subject {
+struct target {
 	struct device *device; /* lives until a runner of its kind says another hello */
 	struct device_kernel *kernel;
 	struct ft_problem problem; /* whole, checked */
@@ -13,19 +13,19 @@ struct subject {
 };
 
 /* Checks kernel, device and problem. Errors name the field, the value and the bound. */
-int subject_admit(struct subject *subject, struct devices *devices, const char *kernel, const char *device,
+int target_admit(struct target *target, struct devices *devices, const char *kernel, const char *device,
         const struct ft_problem *given, struct ft_error *error);
 /* The analytic default. Fails for a kernel that has none. */
-int subject_standard(const struct subject *subject, struct ft_config *config, struct ft_error *error);
+int target_default(const struct target *target, struct ft_config *config, struct ft_error *error);
 /* Whether a config is in this problem's space today; puts its knobs in the schema's order. */
-bool subject_takes(const struct subject *subject, struct ft_config *config, struct ft_error *error);
+bool target_takes(const struct target *target, struct ft_config *config, struct ft_error *error);
 /* And whether a search of this problem would try it: what is pruned cannot win. Of a kernel that is not built in only its
  * runner knows. Makes the whole space. */
-bool subject_tries(const struct subject *subject, const struct ft_config *config);
+bool target_tries(const struct target *target, const struct ft_config *config);
 /* Hash of the configs that a search of this problem would try today; 0 if only its runner knows. */
-uint64_t subject_space_hash(const struct subject *subject);
+uint64_t target_space_hash(const struct target *target);
 /* The same of configs at hand; those that are pruned do not count. */
-uint64_t subject_members_hash(const struct subject *subject, const struct ft_config *config,
+uint64_t target_members_hash(const struct target *target, const struct ft_config *config,
         const char (*pruned)[FT_REASON_SIZE], uint32_t count);
 
 #endif

@@ -169,7 +169,8 @@ static void said_hello(void *data, struct ft_view reply)
 	        memcmp(before.data, reply.data, reply.length) == 0;
 	if (hello_read(reply, hello, &error) != 0 ||
 	        (!same && devices_adopt(slot, hello, batch, &error) != 0)) {
-		runner_kill(&slot->runner, RUNNER_BABBLED, "its hello makes no sense: %s", error.message);
+		runner_kill(
+		        &slot->runner, RUNNER_PROTOCOL_ERROR, "its hello makes no sense: %s", error.message);
 		goto drop;
 	}
 	hello_write_note(slot, reply, hello, &note);

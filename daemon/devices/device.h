@@ -31,7 +31,7 @@ struct device_kernel {
 	struct ft_config fallback; /* the default of a kernel that is not built in; count 0: none */
 	uint32_t id;               /* interned name; 0 while probing */
 	uint32_t identity;         /* interned: what a trial's result depends on; 0 while probing */
-	uint32_t subject;          /* interned: this kernel on this device, whose identity has a history */
+	uint32_t target;           /* interned: this kernel on this device, whose identity has a history */
 	char identity_text[2 * FT_IDENTITY_SIZE];
 	char identity_hash[FT_HASH_SIZE];
 	/* What lookups found of configs that they were to serve as nearest: a hash of problem and config, its last bit

@@ -72,7 +72,7 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 {
 	struct devices *devices = slot->devices;
 	struct device_kernel *kernel = &device->kernel[device->kernel_count];
-	char subject[FT_IDENTITY_SIZE + FT_NAME_SIZE + 2];
+	char target[FT_IDENTITY_SIZE + FT_NAME_SIZE + 2];
 
 	if (device->kernel_count == DEVICE_KERNELS_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE, "more than %d kernels", DEVICE_KERNELS_MAX);
@@ -94,13 +94,13 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 	(void)snprintf(kernel->identity_text, sizeof(kernel->identity_text), "%s source=%s", hello->identity,
 	        said->source);
 	device_hash_text(kernel->identity_text, kernel->identity_hash);
-	(void)snprintf(subject, sizeof(subject), "%s@%s", said->name, device->shown.identity);
+	(void)snprintf(target, sizeof(target), "%s@%s", said->name, device->shown.identity);
 	if (store_intern(devices->store, STORE_KERNEL, said->name, &kernel->id, error) != 0 ||
 	        store_intern(devices->store, STORE_IDENTITY, kernel->identity_text, &kernel->identity,
 	                error) != 0 ||
-	        store_intern(devices->store, STORE_DEVICE, subject, &kernel->subject, error) != 0)
+	        store_intern(devices->store, STORE_DEVICE, target, &kernel->target, error) != 0)
 		return -1;
-	if (batch != NULL && store_batch_identity(batch, kernel->subject, kernel->identity) != 0)
+	if (batch != NULL && store_batch_identity(batch, kernel->target, kernel->identity) != 0)
 		return ft_fail(error, FT_E_MEMORY, "no memory for an identity");
 	device->kernel_count++;
 	return 0;

@@ -57,7 +57,7 @@ const char *runner_cause_word(enum runner_cause cause)
 		return "died";
 	case RUNNER_LATE:
 		return "late";
-	case RUNNER_BABBLED:
+	case RUNNER_PROTOCOL_ERROR:
 		return "nonsense";
 	case RUNNER_UNSTARTED:
 		break;
@@ -224,7 +224,7 @@ static void take_message(struct runner *runner, struct ft_view message)
 	struct ft_error error;
 
 	if (ft_open_envelope(message, &envelope, &error) != 0) {
-		runner_kill(runner, RUNNER_BABBLED, "it sent no valid message: %s", error.message);
+		runner_kill(runner, RUNNER_PROTOCOL_ERROR, "it sent no valid message: %s", error.message);
 		return;
 	}
 	if (envelope.type == FT_NOTICE) {
@@ -233,14 +233,14 @@ static void take_message(struct runner *runner, struct ft_view message)
 		if (strcmp(envelope.method, "event") != 0)
 			return; /* a later version may say more */
 		if (ft_decode(&ft_runner_event_message, envelope.body, &event, &error) != 0) {
-			runner_kill(runner, RUNNER_BABBLED, "it sent a bad event: %s", error.message);
+			runner_kill(runner, RUNNER_PROTOCOL_ERROR, "it sent a bad event: %s", error.message);
 			return;
 		}
 		runner->events->event(runner->data, &event);
 		return;
 	}
 	if (envelope.type != FT_RESPONSE || envelope.id != runner->last_id || runner->reply == NULL) {
-		runner_kill(runner, RUNNER_BABBLED, "it answered a question that nobody asked");
+		runner_kill(runner, RUNNER_PROTOCOL_ERROR, "it answered a question that nobody asked");
 		return;
 	}
 	runner_reply reply = runner->reply;
@@ -266,7 +266,8 @@ static void take_messages(struct runner *runner)
 	while (runner->state == RUNNER_STARTING || runner->state == RUNNER_READY) {
 		found = ft_inbox_next(&runner->inbox, &message, &error);
 		if (found < 0)
-			runner_kill(runner, RUNNER_BABBLED, "it sent broken framing: %s", error.message);
+			runner_kill(
+			        runner, RUNNER_PROTOCOL_ERROR, "it sent broken framing: %s", error.message);
 		if (found <= 0)
 			return;
 		take_message(runner, message);

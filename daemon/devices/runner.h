@@ -22,11 +22,11 @@ struct runner;
 
 /* Why a runner is gone. */
 enum runner_cause {
-	RUNNER_ASKED,    /* it was let go */
-	RUNNER_DIED,     /* by itself: a signal or an exit status */
-	RUNNER_LATE,     /* a deadline passed */
-	RUNNER_BABBLED,  /* broken framing, or a message that makes no sense */
-	RUNNER_UNSTARTED /* the program could not be started, or speaks another protocol */
+	RUNNER_ASKED,          /* it was let go */
+	RUNNER_DIED,           /* by itself: a signal or an exit status */
+	RUNNER_LATE,           /* a deadline passed */
+	RUNNER_PROTOCOL_ERROR, /* broken framing, or a message that makes no sense */
+	RUNNER_UNSTARTED       /* the program could not be started, or speaks another protocol */
 };
 
 struct runner_events {

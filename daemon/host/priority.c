@@ -44,7 +44,7 @@ static void raise_session(int nice)
 	(void)close(descriptor);
 }
 
-int urgency_raise(void)
+int priority_raise(void)
 {
 	struct rlimit limit;
 	int nice = WANTED;

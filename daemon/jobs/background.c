@@ -19,10 +19,10 @@ enum { FAILED_FIRST = 2 };
 /* A device that was idle is believed to stay so for a while: sweeps notice by themselves if it does not. */
 static const uint64_t calm_ns = 10000000000;
 
-/* Of changed wishes, at the most as much is lost when the daemon is killed. */
+/* Of changed candidates, at the most as much is lost when the daemon is killed. */
 static const uint64_t save_after_ms = 5000;
 
-static const char wishes_note[] = "wishes";
+static const char candidates_note[] = "candidates";
 
 static void go(struct background *background);
 static void scan_on(struct background *background);
@@ -34,7 +34,7 @@ static bool is_off(const struct background *background)
 	        background->options->background_queue == 0;
 }
 
-/* ---- wishes ---- */
+/* ---- candidates ---- */
 
 static bool same_family(const struct store_key *a, const struct store_key *b)
 {
@@ -47,20 +47,20 @@ static uint32_t tag_of(const struct store_key *key)
 	uint32_t tag;
 
 	memcpy(&tag, key->problem.hash, sizeof(tag));
-	return tag ^ (uint32_t)key->problem.ladder ^ (uint32_t)(key->problem.ladder >> 32);
+	return tag ^ (uint32_t)key->problem.scale ^ (uint32_t)(key->problem.scale >> 32);
 }
 
-static struct wish *find(struct background *background, const struct store_key *key)
+static struct candidate *find(struct background *background, const struct store_key *key)
 {
 	uint32_t tag = tag_of(key);
 
 	for (uint32_t i = 0; i < background->count; i++) {
-		struct wish *wish = &background->wish[i];
+		struct candidate *candidate = &background->candidate[i];
 
 		if (background->tag[i] != tag)
 			continue;
-		if (wish->key.problem.ladder == key->problem.ladder && same_family(&wish->key, key))
-			return wish;
+		if (candidate->key.problem.scale == key->problem.scale && same_family(&candidate->key, key))
+			return candidate;
 	}
 	return NULL;
 }
@@ -73,9 +73,9 @@ static void save(struct background *background)
 	background->unsaved = false;
 	ft_writer_init_growing(&list, ft_bounds_large.bytes);
 	if (batch != NULL &&
-	        wishes_write(&list, background->wish, background->count, background->kept,
+	        candidates_write(&list, background->candidate, background->count, background->kept,
 	                background->kept_count) == 0 &&
-	        store_batch_note(batch, wishes_note, list.data, list.length) == 0)
+	        store_batch_note(batch, candidates_note, list.data, list.length) == 0)
 		store_submit(batch, NULL, NULL);
 	else
 		store_batch_drop(batch);
@@ -96,36 +96,36 @@ static void save_later(struct background *background)
 	timer_start(&background->saver, save_due, save_after_ms);
 }
 
-static void drop(struct background *background, struct wish *wish)
+static void drop(struct background *background, struct candidate *candidate)
 {
 	save_later(background);
 	background->least = NULL;
-	*wish = background->wish[--background->count];
-	background->tag[wish - background->wish] = background->tag[background->count];
+	*candidate = background->candidate[--background->count];
+	background->tag[candidate - background->candidate] = background->tag[background->count];
 }
 
 /* Nothing is to be done for it just now. */
-static bool is_idle(const struct wish *wish)
+static bool is_idle(const struct candidate *candidate)
 {
-	return wish->pause.length_ns > 0 || wish->away;
+	return candidate->pause.length_ns > 0 || candidate->away;
 }
 
 /* The one that has to go first: given up or without its device, else asked least, else the latest. In a storm of misses,
  * which all have no room, it is looked for once. */
-static struct wish *least(struct background *background)
+static struct candidate *least(struct background *background)
 {
-	struct wish *least = &background->wish[0];
+	struct candidate *least = &background->candidate[0];
 
 	if (background->least != NULL)
 		return background->least;
 
 	for (uint32_t i = 1; i < background->count; i++) {
-		struct wish *wish = &background->wish[i];
+		struct candidate *candidate = &background->candidate[i];
 
-		if (is_idle(wish) != is_idle(least)           ? is_idle(wish)
-		                : wish->asked != least->asked ? wish->asked < least->asked
-		                                              : wish->number > least->number)
-			least = wish;
+		if (is_idle(candidate) != is_idle(least)           ? is_idle(candidate)
+		                : candidate->asked != least->asked ? candidate->asked < least->asked
+		                                                   : candidate->number > least->number)
+			least = candidate;
 	}
 	background->least = least;
 	return least;
@@ -147,87 +147,87 @@ static void lengthen(struct backoff *pause, uint64_t first_ns, uint64_t most_ns)
 	pause->until_ns = ft_monotonic_ns() + pause->length_ns;
 }
 
-/* Its wishes are left alone for a while; those of other kinds go on. */
+/* Its candidates are left alone for a while; those of other kinds go on. */
 static void pause_slot(struct background *background, const struct runner_slot *slot)
 {
 	lengthen(pause_of(background, slot), background->options->background_wait_ns, away_max_ns);
 }
 
 /* Whether its device is here and its runner may be had; one whose device is not stays until it is heard again. */
-static bool can_be_granted(struct background *background, struct wish *wish, uint64_t now_ns)
+static bool can_be_granted(struct background *background, struct candidate *candidate, uint64_t now_ns)
 {
-	const struct device *device = devices_find(background->devices, wish->device, NULL);
+	const struct device *device = devices_find(background->devices, candidate->device, NULL);
 
-	wish->away = device == NULL || device->state != DEVICE_READY;
-	return wish->pause.until_ns <= now_ns && !wish->away &&
+	candidate->away = device == NULL || device->state != DEVICE_READY;
+	return candidate->pause.until_ns <= now_ns && !candidate->away &&
 	        pause_of(background, device->slot)->until_ns <= now_ns;
 }
 
 /* The most asked; but the rest of the last one's family goes on while it is asked at least half as often, since
  * near shapes share what was built and allocated. */
-static struct wish *next_wish(struct background *background)
+static struct candidate *next_candidate(struct background *background)
 {
-	struct wish *most = NULL;
-	struct wish *near = NULL;
+	struct candidate *most = NULL;
+	struct candidate *near = NULL;
 	uint64_t now_ns = ft_monotonic_ns();
 
 	background->least = NULL;
 	for (uint32_t i = 0; i < background->count; i++) {
-		struct wish *wish = &background->wish[i];
-		bool kin = same_family(&wish->key, &background->family);
+		struct candidate *candidate = &background->candidate[i];
+		bool kin = same_family(&candidate->key, &background->family);
 
-		if (!can_be_granted(background, wish, now_ns))
+		if (!can_be_granted(background, candidate, now_ns))
 			continue;
-		if (most == NULL || wish->asked > most->asked ||
-		        (wish->asked == most->asked && wish->cause > most->cause) ||
-		        (wish->asked == most->asked && wish->cause == most->cause &&
-		                wish->number < most->number))
-			most = wish;
-		if (kin && (near == NULL || wish->asked > near->asked))
-			near = wish;
+		if (most == NULL || candidate->asked > most->asked ||
+		        (candidate->asked == most->asked && candidate->cause > most->cause) ||
+		        (candidate->asked == most->asked && candidate->cause == most->cause &&
+		                candidate->number < most->number))
+			most = candidate;
+		if (kin && (near == NULL || candidate->asked > near->asked))
+			near = candidate;
 	}
 	return near != NULL && near->cause >= most->cause && near->asked >= most->asked / 2 ? near : most;
 }
 
-static struct wish *add(struct background *background, const struct store_key *key, uint64_t asked)
+static struct candidate *add(struct background *background, const struct store_key *key, uint64_t asked)
 {
-	struct wish *wish;
+	struct candidate *candidate;
 
 	if (background->count == background->options->background_queue) {
-		wish = least(background);
+		candidate = least(background);
 		background->dropped++;
-		if (!is_idle(wish) && wish->asked >= asked)
+		if (!is_idle(candidate) && candidate->asked >= asked)
 			return NULL;
-		drop(background, wish);
+		drop(background, candidate);
 	}
 	background->least = NULL;
 	background->tag[background->count] = tag_of(key);
-	wish = &background->wish[background->count++];
-	*wish = (struct wish){.key = *key, .asked = asked, .number = background->next++};
-	return wish;
+	candidate = &background->candidate[background->count++];
+	*candidate = (struct candidate){.key = *key, .asked = asked, .number = background->next++};
+	return candidate;
 }
 
-void background_want(
-        struct background *background, const struct subject *subject, enum wish_cause cause, uint64_t asked)
+void background_want(struct background *background, const struct target *target, enum candidate_cause cause,
+        uint64_t asked)
 {
-	struct wish *wish;
+	struct candidate *candidate;
 
-	if (is_off(background) || subject->key.device == 0 || subject->key.kernel == 0)
+	if (is_off(background) || target->key.device == 0 || target->key.kernel == 0)
 		return;
-	wish = find(background, &subject->key);
+	candidate = find(background, &target->key);
 	save_later(background);
-	if (wish != NULL) {
-		wish->asked = asked > wish->asked ? asked : wish->asked + 1;
+	if (candidate != NULL) {
+		candidate->asked = asked > candidate->asked ? asked : candidate->asked + 1;
 		background->least = NULL;
 		return;
 	}
-	wish = add(background, &subject->key, asked);
-	if (wish == NULL)
+	candidate = add(background, &target->key, asked);
+	if (candidate == NULL)
 		return;
-	wish->cause = cause;
-	wish->problem = subject->problem;
-	memcpy(wish->kernel, subject->kernel->schema.kernel, sizeof(wish->kernel));
-	memcpy(wish->device, subject->device->shown.id, sizeof(wish->device));
+	candidate->cause = cause;
+	candidate->problem = target->problem;
+	memcpy(candidate->kernel, target->kernel->schema.kernel, sizeof(candidate->kernel));
+	memcpy(candidate->device, target->device->shown.id, sizeof(candidate->device));
 	go(background);
 }
 
@@ -262,7 +262,7 @@ static void await_pause(struct background *background)
 	for (int kind = 0; kind < OPTIONS_KINDS && background->count > 0; kind++)
 		first_ns = earlier(first_ns, background->pause[kind].until_ns, now_ns);
 	for (uint32_t i = 0; i < background->count; i++)
-		first_ns = earlier(first_ns, background->wish[i].pause.until_ns, now_ns);
+		first_ns = earlier(first_ns, background->candidate[i].pause.until_ns, now_ns);
 	if (first_ns != UINT64_MAX)
 		timer_start(&background->timer, rested, timer_ms(first_ns - now_ns));
 }
@@ -339,33 +339,35 @@ static void added(void *data, const struct ft_job *job, bool joined, const struc
 	go(background);
 }
 
-/* Today's answer may have made a wish pointless: pins and imports come, and others tune. */
-static bool is_granted(struct background *background, const struct wish *wish, const struct subject *subject)
+/* Today's answer may have made a candidate pointless: pins and imports come, and others tune. */
+static bool is_granted(
+        struct background *background, const struct candidate *candidate, const struct target *target)
 {
 	struct store_answer known;
 	bool granted = false;
 
 	if (store_begin(background->store, NULL) != 0)
 		return false;
-	granted = wish->cause != WISH_BUSY &&
-	        lookup_known(background->store, subject, 0, &known, NULL) == 1 &&
-	        lookup_settled(subject, &known.winner);
+	granted = candidate->cause != CANDIDATE_BUSY &&
+	        lookup_known(background->store, target, 0, &known, NULL) == 1 &&
+	        lookup_settled(target, &known.winner);
 	store_end(background->store);
 	return granted;
 }
 
-static void start_wish(struct background *background, struct wish *wish, const struct subject *subject)
+static void start_candidate(
+        struct background *background, struct candidate *candidate, const struct target *target)
 {
 	struct queue_ask ask = {
 	        .priority = QUEUE_BACKGROUND,
-	        .cause = wish_cause_words[wish->cause],
-	        .force = wish->cause == WISH_BUSY,
-	        .few = wish->cause == WISH_UPGRADE,
+	        .cause = candidate_cause_words[candidate->cause],
+	        .force = candidate->cause == CANDIDATE_BUSY,
+	        .subset = candidate->cause == CANDIDATE_UPGRADE,
 	};
 
-	background->family = wish->key;
+	background->family = candidate->key;
 	background->adding = true;
-	queue_add(background->queue, subject, &ask, added, background);
+	queue_add(background->queue, target, &ask, added, background);
 }
 
 static void go(struct background *background)
@@ -373,40 +375,40 @@ static void go(struct background *background)
 	while (!is_off(background) && !background->resting && !background->adding &&
 	        background->slot == NULL && !queue_is_busy(background->queue)) {
 		const struct ft_job *job = queue_background(background->queue);
-		struct wish *wish = job == NULL ? next_wish(background) : NULL;
-		struct subject subject;
+		struct candidate *candidate = job == NULL ? next_candidate(background) : NULL;
+		struct target target;
 
-		if (job == NULL && wish == NULL) {
+		if (job == NULL && candidate == NULL) {
 			await_pause(background);
 			return;
 		}
-		if (subject_admit(&subject, background->devices, job != NULL ? job->kernel : wish->kernel,
-		            job != NULL ? job->device : wish->device,
-		            job != NULL ? &job->problem : &wish->problem, NULL) != 0 ||
-		        subject.device->state != DEVICE_READY) {
+		if (target_admit(&target, background->devices, job != NULL ? job->kernel : candidate->kernel,
+		            job != NULL ? job->device : candidate->device,
+		            job != NULL ? &job->problem : &candidate->problem, NULL) != 0 ||
+		        target.device->state != DEVICE_READY) {
 			if (devices_probing(background->devices))
 				return; /* it is heard of again when they are settled */
 			if (job != NULL) {
 				queue_let(background->queue); /* to fail, and say why */
 				return;
 			}
-			drop(background, wish);
+			drop(background, candidate);
 			continue;
 		}
-		if (wish != NULL && is_granted(background, wish, &subject)) {
-			drop(background, wish);
+		if (candidate != NULL && is_granted(background, candidate, &target)) {
+			drop(background, candidate);
 			continue;
 		}
-		if (job != NULL && pause_of(background, subject.device->slot)->until_ns > ft_monotonic_ns()) {
+		if (job != NULL && pause_of(background, target.device->slot)->until_ns > ft_monotonic_ns()) {
 			queue_let(background->queue); /* to fail, and say why: others are behind it */
 			return;
 		}
-		if (!is_calm(background, subject.device))
+		if (!is_calm(background, target.device))
 			return;
 		if (job != NULL)
 			queue_let(background->queue);
 		else
-			start_wish(background, wish, &subject);
+			start_candidate(background, candidate, &target);
 		return;
 	}
 }
@@ -418,31 +420,31 @@ void background_idle(struct background *background, bool disturbed)
 	go(background);
 }
 
-void background_swept(struct background *background, const struct subject *subject, const struct ft_job *job,
+void background_swept(struct background *background, const struct target *target, const struct ft_job *job,
         bool busy, bool away)
 {
-	struct wish *wish = find(background, &subject->key);
-	uint64_t asked = wish != NULL ? wish->asked : 1;
+	struct candidate *candidate = find(background, &target->key);
+	uint64_t asked = candidate != NULL ? candidate->asked : 1;
 
 	if (away) {
-		pause_slot(background, subject->device->slot);
+		pause_slot(background, target->device->slot);
 		return;
 	}
-	*pause_of(background, subject->device->slot) = (struct backoff){0};
+	*pause_of(background, target->device->slot) = (struct backoff){0};
 	if (strcmp(job->state, "done") != 0) {
-		if (wish != NULL)
-			lengthen(&wish->pause, FAILED_FIRST * background->options->background_wait_ns,
+		if (candidate != NULL)
+			lengthen(&candidate->pause, FAILED_FIRST * background->options->background_wait_ns,
 			        failed_max_ns);
 		background->least = NULL;
 		return;
 	}
-	if (wish != NULL)
-		drop(background, wish);
+	if (candidate != NULL)
+		drop(background, candidate);
 	scan_on(background);
-	if (job->few)
-		background_want(background, subject, WISH_GROWN, asked);
-	else if (busy && strcmp(job->cause, wish_cause_words[WISH_BUSY]) != 0)
-		background_want(background, subject, WISH_BUSY, asked);
+	if (job->subset)
+		background_want(background, target, CANDIDATE_GROWN, asked);
+	else if (busy && strcmp(job->cause, candidate_cause_words[CANDIDATE_BUSY]) != 0)
+		background_want(background, target, CANDIDATE_BUSY, asked);
 }
 
 /* ---- stale answers ---- */
@@ -452,19 +454,19 @@ static bool look_at(void *data, const struct store_key *key, const struct store_
 	struct background *background = data;
 	const struct device *device;
 	const struct device_kernel *kernel = devices_kernel(background->devices, key, &device);
-	struct subject subject;
+	struct target target;
 	struct store_winner winner = answer->winner;
-	enum wish_cause cause;
+	enum candidate_cause cause;
 
 	if (kernel == NULL || device->state != DEVICE_READY || !answer->winner.set || answer->pin.set)
 		return true;
-	if (subject_admit(&subject, background->devices, kernel->schema.kernel, device->shown.id,
+	if (target_admit(&target, background->devices, kernel->schema.kernel, device->shown.id,
 	            &answer->problem, NULL) != 0)
 		return true;
-	if (lookup_settled(&subject, &winner))
+	if (lookup_settled(&target, &winner))
 		return true;
-	cause = answer->winner.identity != kernel->identity ? WISH_UPGRADE : WISH_GROWN;
-	background_want(background, &subject, cause, 0);
+	cause = answer->winner.identity != kernel->identity ? CANDIDATE_UPGRADE : CANDIDATE_GROWN;
+	background_want(background, &target, cause, 0);
 	return true;
 }
 
@@ -499,7 +501,7 @@ static void scan_on(struct background *background)
 		(void)uv_idle_start(&background->scanner, scan_step);
 }
 
-/* ---- wishes from before a restart ---- */
+/* ---- candidates from before a restart ---- */
 
 static void read_kept(struct background *background)
 {
@@ -507,9 +509,9 @@ static void read_kept(struct background *background)
 
 	ft_writer_init_growing(&value, ft_bounds_large.bytes);
 	if (store_begin(background->store, NULL) == 0) {
-		if (store_get_note(background->store, wishes_note, &value, NULL) == 1)
-			background->kept_count =
-			        wishes_read((struct ft_view){value.data, value.length}, &background->kept);
+		if (store_get_note(background->store, candidates_note, &value, NULL) == 1)
+			background->kept_count = candidates_read(
+			        (struct ft_view){value.data, value.length}, &background->kept);
 		store_end(background->store);
 	}
 	ft_writer_free(&value);
@@ -518,17 +520,17 @@ static void read_kept(struct background *background)
 /* Once every device was heard. What no device has a kernel for is forgotten. */
 static void take_kept(struct background *background)
 {
-	struct wish *kept = background->kept;
+	struct candidate *kept = background->kept;
 	uint32_t count = background->kept_count;
-	struct subject subject;
+	struct target target;
 
 	background->kept = NULL;
 	background->kept_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		if (subject_admit(&subject, background->devices, kept[i].kernel, kept[i].device,
+		if (target_admit(&target, background->devices, kept[i].kernel, kept[i].device,
 		            &kept[i].problem, NULL) == 0 &&
-		        subject.device->state == DEVICE_READY)
-			background_want(background, &subject, kept[i].cause, kept[i].asked);
+		        target.device->state == DEVICE_READY)
+			background_want(background, &target, kept[i].cause, kept[i].asked);
 	}
 	free(kept);
 }
@@ -635,10 +637,10 @@ int background_init(struct background *background, uv_loop_t *loop, struct devic
 	        .store = store,
 	        .log = log,
 	        .options = options,
-	        .wish = calloc(options->background_queue + 1, sizeof(*background->wish)),
+	        .candidate = calloc(options->background_queue + 1, sizeof(*background->candidate)),
 	        .tag = calloc(options->background_queue + 1, sizeof(*background->tag)),
 	};
-	if (background->wish == NULL || background->tag == NULL)
+	if (background->candidate == NULL || background->tag == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for background work");
 	(void)uv_timer_init(loop, &background->timer);
 	(void)uv_timer_init(loop, &background->saver);
@@ -662,8 +664,8 @@ void background_stop(struct background *background)
 
 void background_free(struct background *background)
 {
-	free(background->wish);
-	background->wish = NULL;
+	free(background->candidate);
+	background->candidate = NULL;
 	free(background->tag);
 	background->tag = NULL;
 	free(background->kept);

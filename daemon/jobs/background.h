@@ -1,12 +1,12 @@
 /* Background work: problems to be swept when nobody needs their device.
  *
- * Wishes come from lookups that missed (and asked for it), from results that another compiler, driver or space
+ * Candidates come from lookups that missed (and asked for it), from results that another compiler, driver or space
  * made stale, and from sweeps that were disturbed. They are kept in a table of bounded size, the most asked
  * first, and become jobs one at a time: only when nothing by hand waits, and when the runner says that others
  * hardly use the device. Of a kind whose runner cannot be started nothing is tried for growing pauses, nor is a problem
- * whose sweep failed: what it failed of may pass, such as other work that left it too little of its budget. What is wished for a
+ * whose sweep failed: what it failed of may pass, such as other work that left it too little of its budget. What is asked for for a
  * device that is away waits for it, as long as nothing else needs its place in the table. A background sweep makes way
- * for whoever comes. While there is no wish there is no timer either. They outlive the daemon: a list of them is stored some seconds after a change, and when it stops. */
+ * for whoever comes. While there is no candidate there is no timer either. They outlive the daemon: a list of them is stored some seconds after a change, and when it stops. */
 #ifndef FLYTUNE_DAEMON_BACKGROUND_H
 #define FLYTUNE_DAEMON_BACKGROUND_H
 
@@ -19,15 +19,15 @@ struct background {
 	struct store *store;
 	const struct log *log;
 	const struct options *options;
-	struct wish *wish;  /* room for options->background_queue */
-	uint32_t *tag;      /* of each wish, from its key: a lookup looks through these */
-	struct wish *least; /* the one that has to go first; NULL: not known just now */
+	struct candidate *candidate; /* room for options->background_queue */
+	uint32_t *tag;               /* of each candidate, from its key: a lookup looks through these */
+	struct candidate *least;     /* the one that has to go first; NULL: not known just now */
 	uint32_t count;
-	struct wish *kept; /* from before a restart, until the devices were heard; NULL: none */
+	struct candidate *kept; /* from before a restart, until the devices were heard; NULL: none */
 	uint32_t kept_count;
 	bool unsaved; /* the list in the store is not today's */
 	uv_timer_t saver;
-	uint64_t dropped;         /* wishes that had no room */
+	uint64_t dropped;         /* candidates that had no room */
 	struct store_key family;  /* of the last job: those near it go on before others */
 	uv_timer_t timer;         /* until a busy device is looked at again */
 	bool resting;             /* it runs */
@@ -35,10 +35,10 @@ struct background {
 	bool asking;              /* it was asked */
 	struct runner_slot *calm; /* was idle when last asked */
 	uint64_t calm_ns;         /* monotonic: until when that is believed */
-	bool adding;              /* a wish is on its way to be a job */
+	bool adding;              /* a candidate is on its way to be a job */
 	/* Of kinds whose runner could not be had. */
 	struct backoff pause[OPTIONS_KINDS];
-	uint32_t next; /* numbers wishes, in the order of their coming */
+	uint32_t next; /* numbers candidates, in the order of their coming */
 	/* The walk through stored answers for those that are stale. */
 	bool scanning;
 	struct store_place scan;
@@ -52,14 +52,14 @@ int background_init(struct background *background, uv_loop_t *loop, struct devic
 void background_stop(struct background *background);
 void background_free(struct background *background);
 
-/* Wishes for a sweep of a subject on a ready device; `asked` is how often it was asked for so far. */
-void background_want(
-        struct background *background, const struct subject *subject, enum wish_cause cause, uint64_t asked);
+/* Candidates for a sweep of a target on a ready device; `asked` is how often it was asked for so far. */
+void background_want(struct background *background, const struct target *target, enum candidate_cause cause,
+        uint64_t asked);
 /* Looks for the next thing to do; to be called when the queue is idle. */
 void background_idle(struct background *background, bool disturbed);
-/* A sweep has ended: its wish is granted, or another follows; where it failed, or its device was away, it is tried again after
+/* A sweep has ended: its candidate is granted, or another follows; where it failed, or its device was away, it is tried again after
  * a pause. */
-void background_swept(struct background *background, const struct subject *subject, const struct ft_job *job,
+void background_swept(struct background *background, const struct target *target, const struct ft_job *job,
         bool busy, bool away);
 /* A device was heard: what is stale under its identity is looked for. */
 void background_settled(struct background *background, struct runner_slot *slot);

@@ -66,7 +66,7 @@ struct sweep {
 	enum sweep_phase phase;
 	struct ft_job *job; /* the queue's; live while the sweep is on */
 	struct runner_slot *slot;
-	struct subject subject;
+	struct target target;
 	uint32_t identity; /* under which it was begun; 0: not yet */
 	struct trials *trials;
 	uint32_t members; /* of today's space: the first trials; what follows is kept from a larger space */

@@ -5,9 +5,8 @@
 
 static const char not_in_space[] = "no longer in the space";
 
-struct trials *trials_merge(const struct subject *subject, struct trials *known,
-        const struct ft_config *config, const char (*pruned)[FT_REASON_SIZE], uint32_t count,
-        uint32_t standard)
+struct trials *trials_merge(const struct target *target, struct trials *known, const struct ft_config *config,
+        const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t default_index)
 {
 	bool taken[2 * FT_SPACE_MAX] = {false};
 	uint32_t left = 0;
@@ -25,9 +24,9 @@ struct trials *trials_merge(const struct subject *subject, struct trials *known,
 	trials = trials_new(count + left);
 	if (trials == NULL)
 		return NULL;
-	(void)snprintf(trials->kernel, sizeof(trials->kernel), "%s", subject->kernel->schema.kernel);
-	trials->problem = subject->problem;
-	trials->standard = standard;
+	(void)snprintf(trials->kernel, sizeof(trials->kernel), "%s", target->kernel->schema.kernel);
+	trials->problem = target->problem;
+	trials->default_index = default_index;
 	trials->winner = -1;
 	if (known != NULL) {
 		trials->seed = known->seed;

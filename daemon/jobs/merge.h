@@ -7,9 +7,8 @@
 
 /* Puts what is known of each config into the order of today's space; what left the space is kept behind it. `known` may
  * be NULL; its samples are taken out of it. The caller frees what comes back, NULL when out of memory. */
-struct trials *trials_merge(const struct subject *subject, struct trials *known,
-        const struct ft_config *config, const char (*pruned)[FT_REASON_SIZE], uint32_t count,
-        uint32_t standard);
+struct trials *trials_merge(const struct target *target, struct trials *known, const struct ft_config *config,
+        const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t default_index);
 /* Whether they have a winner, and none of the first `members` is still to be tried. */
 bool trials_complete(const struct trials *trials, uint32_t members);
 /* A forced sweep times everything again; what was built stays built, and what failed stays failed. */

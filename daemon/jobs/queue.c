@@ -87,7 +87,7 @@ static const struct sweep_events sweep_events = {.event = sweep_event, .ended = 
 
 /* ---- the next job ---- */
 
-/* The rest of a ladder that one command asked for: it shares what the device was given for the sweep before,
+/* The rest of a scale field that one command asked for: it shares what the device was given for the sweep before,
  * and cannot put others off for longer than that command could. */
 static bool follows(const struct queue *queue, const struct job *job)
 {
@@ -242,32 +242,32 @@ static void arrived(void *data, uint64_t generation, const struct ft_error *erro
 
 static bool same_key(const struct store_key *a, const struct store_key *b)
 {
-	return a->kernel == b->kernel && a->device == b->device && a->problem.ladder == b->problem.ladder &&
+	return a->kernel == b->kernel && a->device == b->device && a->problem.scale == b->problem.scale &&
 	        memcmp(a->problem.hash, b->problem.hash, sizeof(a->problem.hash)) == 0;
 }
 
 /* Jobs from before a restart, or from another hello, have no key of today's yet. */
 static bool has_key(struct queue *queue, struct job *job)
 {
-	struct subject subject;
+	struct target target;
 
 	if (job->keyed || job->looked)
 		return job->keyed;
 	job->looked = true;
-	if (subject_admit(&subject, queue->devices, job->info.kernel, job->info.device, &job->info.problem,
+	if (target_admit(&target, queue->devices, job->info.kernel, job->info.device, &job->info.problem,
 	            NULL) == 0 &&
-	        subject.key.device != 0) {
-		job->key = subject.key;
+	        target.key.device != 0) {
+		job->key = target.key;
 		job->keyed = true;
 	}
 	return job->keyed;
 }
 
-static struct job *find_same(struct queue *queue, const struct subject *subject)
+static struct job *find_same(struct queue *queue, const struct target *target)
 {
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
-		if (job->state <= JOB_STOPS && has_key(queue, job) && same_key(&job->key, &subject->key) &&
-		        ft_problem_equal(&job->info.problem, &subject->problem))
+		if (job->state <= JOB_STOPS && has_key(queue, job) && same_key(&job->key, &target->key) &&
+		        ft_problem_equal(&job->info.problem, &target->problem))
 			return job;
 	}
 	return NULL;
@@ -287,7 +287,7 @@ static uint64_t count_jobs(const struct queue *queue, uint32_t user)
 static void join(struct queue *queue, struct job *job, const struct queue_ask *ask)
 {
 	bool was_background = job_is_background(job);
-	bool in_part = job->info.few || (job->info.check && !ask->check);
+	bool in_part = job->info.subset || (job->info.check && !ask->check);
 	bool anew = ask->force && !job->info.force && (in_part || was_background || job != queue->running);
 
 	if (was_background || ask->priority > job->info.priority)
@@ -302,16 +302,16 @@ static void join(struct queue *queue, struct job *job, const struct queue_ask *a
 		job->info.begun = false;
 	}
 	if (in_part)
-		job->info.few = job->info.check = false;
+		job->info.subset = job->info.check = false;
 	if ((anew || in_part) && job == queue->running)
 		make_way(queue);
 }
 
-void queue_add(struct queue *queue, const struct subject *subject, const struct queue_ask *ask,
+void queue_add(struct queue *queue, const struct target *target, const struct queue_ask *ask,
         void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error),
         void *data)
 {
-	struct job *job = find_same(queue, subject);
+	struct job *job = find_same(queue, target);
 	struct arrival *arrival = calloc(1, sizeof(*arrival));
 	struct arrival **last;
 	bool joined = job != NULL;
@@ -337,19 +337,19 @@ void queue_add(struct queue *queue, const struct subject *subject, const struct 
 		if (job == NULL)
 			goto memory;
 		job->info.job = store_next_job(queue->store);
-		memcpy(job->info.kernel, subject->kernel->schema.kernel, sizeof(job->info.kernel));
-		memcpy(job->info.device, subject->device->shown.id, sizeof(job->info.device));
-		job->info.problem = subject->problem;
+		memcpy(job->info.kernel, target->kernel->schema.kernel, sizeof(job->info.kernel));
+		memcpy(job->info.device, target->device->shown.id, sizeof(job->info.device));
+		job->info.problem = target->problem;
 		job->info.owner = ask->user;
 		job->info.created_at_ns = ft_wall_ns();
 		job->info.priority = ask->priority;
 		job->info.force = ask->force;
 		job->info.check = ask->check;
-		job->info.few = ask->few;
+		job->info.subset = ask->subset;
 		(void)snprintf(
 		        job->info.cause, sizeof(job->info.cause), "%s", ask->cause != NULL ? ask->cause : "");
 		job->info.budget_ns = ask->budget_ns;
-		job->key = subject->key;
+		job->key = target->key;
 		job->keyed = true;
 		if (!job_table_append(&queue->jobs, job))
 			goto memory;

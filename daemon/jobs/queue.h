@@ -26,7 +26,7 @@ struct queue_events {
 	/* A sweep has ended and its job is stored; `busy`: it was disturbed; `away`: it could not be begun, since its device or
 	 * runner was not to be had then. */
 	void (*swept)(
-	        void *data, const struct subject *subject, const struct ft_job *job, bool busy, bool away);
+	        void *data, const struct target *target, const struct ft_job *job, bool busy, bool away);
 };
 
 struct queue {
@@ -72,7 +72,7 @@ void queue_free(struct queue *queue);
 struct queue_ask {
 	bool force;
 	bool check;        /* only whether the stored winner still holds */
-	bool few;          /* only those that were best before */
+	bool subset;       /* only those that were best before */
 	const char *cause; /* of background work, a word; NULL: it was asked for by hand */
 	int64_t priority;
 	uint64_t budget_ns;
@@ -80,9 +80,9 @@ struct queue_ask {
 	uint64_t most; /* jobs that this user may have queued or running; 0: any number */
 };
 
-/* Queues a job for a subject on a ready device, or joins the one that is there; `done` is called after the
+/* Queues a job for a target on a ready device, or joins the one that is there; `done` is called after the
  * commit. */
-void queue_add(struct queue *queue, const struct subject *subject, const struct queue_ask *ask,
+void queue_add(struct queue *queue, const struct target *target, const struct queue_ask *ask,
         void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error),
         void *data);
 /* `done` when the job has ended, at once if it has. -1 if there is no such job. `wait` is set, before any call

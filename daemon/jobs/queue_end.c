@@ -52,19 +52,19 @@ static void job_over(struct job *job)
 static int make_answer(struct queue *queue, struct job *job, uint64_t generation)
 {
 	const struct store_winner *winner = &job->winner;
-	const struct subject *subject = &queue->found.subject;
+	const struct target *target = &queue->found.target;
 	struct ft_answer *answer = calloc(1, sizeof(*answer));
 
 	if (answer == NULL)
 		return -1;
 	memcpy(answer->kernel, job->info.kernel, sizeof(answer->kernel));
 	memcpy(answer->device, job->info.device, sizeof(answer->device));
-	answer->problem = subject->problem;
+	answer->problem = target->problem;
 	answer->config = winner->config;
 	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_TUNED]);
 	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", lookup_winner_reason(winner));
 	answer->generation = generation;
-	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", subject->kernel->identity_hash);
+	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", target->kernel->identity_hash);
 	lookup_times(winner, answer);
 	ft_writer_reset(&job->answer);
 	ft_encode(&job->answer, &ft_answer_message, answer);
@@ -127,8 +127,8 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		queue->found.trials = NULL;
 		if (job->winner.set)
 			(void)make_answer(queue, job, generation);
-		if (queue->found.subject.device != NULL)
-			queue->events->swept(queue->data, &queue->found.subject, &job->info, busy, job->away);
+		if (queue->found.target.device != NULL)
+			queue->events->swept(queue->data, &queue->found.target, &job->info, busy, job->away);
 	}
 	job_over(job);
 	queue_pump(queue);
@@ -150,14 +150,14 @@ static void committed(void *data, uint64_t generation, const struct ft_error *er
 
 static int add_winner(struct queue *queue, struct job *job, struct store_batch *batch)
 {
-	const struct subject *subject = &queue->found.subject;
+	const struct target *target = &queue->found.target;
 
 	if (winner_choose(
-	            &job->winner, queue->store, subject, queue->found.trials, queue->options->band_ppm) != 0)
+	            &job->winner, queue->store, target, queue->found.trials, queue->options->band_ppm) != 0)
 		return -1;
 	job->winner.space_hash = queue->found.space_hash;
 	job->winner.job = job->info.job;
-	if (store_batch_winner(batch, &subject->key, &subject->problem, &job->winner) != 0)
+	if (store_batch_winner(batch, &target->key, &target->problem, &job->winner) != 0)
 		return -1;
 	return make_answer(queue, job, 0); /* its generation is known after the commit */
 }
@@ -174,8 +174,8 @@ void queue_commit_end(struct job *job)
 	if (queue->running == job && queue->found.trials != NULL) {
 		if (job->outcome == JOB_DONE && add_winner(queue, job, batch) != 0)
 			goto fail;
-		if (store_batch_trials(batch, &queue->found.subject.key,
-		            queue->found.subject.kernel->identity, queue->found.trials) != 0)
+		if (store_batch_trials(batch, &queue->found.target.key, queue->found.target.kernel->identity,
+		            queue->found.trials) != 0)
 			goto fail;
 	}
 	if (store_batch_job(batch, &job->info) != 0)

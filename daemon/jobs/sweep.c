@@ -53,7 +53,7 @@ void sweep_maybe_end(struct sweep *sweep)
 		return;
 	found = (struct sweep_end){
 	        .outcome = sweep->outcome,
-	        .subject = sweep->subject,
+	        .target = sweep->target,
 	        .trials = sweep->trials,
 	        .space_hash = sweep->space_hash,
 	        .held = sweep->held,
@@ -112,27 +112,26 @@ void sweep_fail(struct sweep *sweep, const char *format, ...)
 
 /* Finds the device anew: a hello may have replaced it. False if the sweep cannot go on as it was begun; what it has then
  * stays what it was measured as. */
-static bool find_subject(struct sweep *sweep, struct ft_error *error)
+static bool find_target(struct sweep *sweep, struct ft_error *error)
 {
-	struct subject found;
+	struct target found;
 
-	if (subject_admit(&found, sweep->devices, sweep->job->kernel, sweep->job->device,
-	            &sweep->job->problem, error) != 0)
+	if (target_admit(&found, sweep->devices, sweep->job->kernel, sweep->job->device, &sweep->job->problem,
+	            error) != 0)
 		return false;
 	if (sweep->identity == 0)
-		sweep->subject = found;
+		sweep->target = found;
 	if (found.device->state != DEVICE_READY) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "device %s is gone: %.200s", sweep->job->device,
 		        found.device->slot->reason);
 		return false;
 	}
 	if (sweep->identity != 0 &&
-	        (sweep->identity != found.kernel->identity ||
-	                sweep->subject.key.device != found.key.device)) {
+	        (sweep->identity != found.kernel->identity || sweep->target.key.device != found.key.device)) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "the device or its software changed under the sweep");
 		return false;
 	}
-	sweep->subject = found;
+	sweep->target = found;
 	sweep->identity = found.kernel->identity;
 	return true;
 }
@@ -145,23 +144,23 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	sweep->force = job->force && !job->begun;
 	sweep->discarded = false;
 	sweep->check = job->check;
-	sweep->subset = job->few;
+	sweep->subset = job->subset;
 	sweep->checking = false;
 	sweep->cancelled = false;
 	sweep->cuts = 0;
 	sweep->unblamed = sweep->let_go = 0;
 	sweep->began_ns = sweep->wait_ns = sweep->spent_ns = 0;
 	sweep->busy = -1;
-	sweep->subject = (struct subject){0};
+	sweep->target = (struct target){0};
 	sweep->identity = 0;
 	sweep->slot = NULL;
 	sweep->phase = SWEEP_WAITS_RUNNER;
 	(void)snprintf(job->stage, sizeof(job->stage), "start");
-	if (!find_subject(sweep, &error)) {
+	if (!find_target(sweep, &error)) {
 		sweep_finish(sweep, SWEEP_FAILED, &error);
 		return;
 	}
-	sweep->slot = sweep->subject.device->slot;
+	sweep->slot = sweep->target.device->slot;
 	if (sweep->slot->runner.state == RUNNER_ENDING)
 		return; /* it is started again when it is gone */
 	sweep_start_clock(sweep);
@@ -180,7 +179,7 @@ void sweep_settled(struct sweep *sweep, struct runner_slot *slot)
 	if (sweep->phase != SWEEP_WAITS_RUNNER)
 		return;
 	/* Without its device there is nothing to wait for, whatever becomes of the runner. */
-	if (!find_subject(sweep, &error))
+	if (!find_target(sweep, &error))
 		sweep_finish(sweep, SWEEP_MOVED, &error);
 	else if (slot->runner.state == RUNNER_READY)
 		sweep_ask_space(sweep);

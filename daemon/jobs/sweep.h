@@ -20,7 +20,7 @@ enum sweep_outcome {
 /* What a sweep found. */
 struct sweep_end {
 	enum sweep_outcome outcome;
-	struct subject subject;
+	struct target target;
 	/* With SWEEP_DECIDED and SWEEP_CANCELLED, to be committed together with the job and then freed, else NULL. */
 	struct trials *trials;
 	uint64_t space_hash;      /* of the configs that were tried; 0 for a kernel that is not built in */

@@ -23,7 +23,7 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	const struct ft_standing *now = &sweep->standing[index];
 	double change =
 	        sweep->held.time_ps > 0 ? (double)now->median_ps / (double)sweep->held.time_ps - 1 : 0;
-	bool alone = (uint32_t)index == trials->standard;
+	bool alone = (uint32_t)index == trials->default_index;
 	struct ft_error why;
 
 	if (trials->trial[index].status == TRIAL_WAITING && now->median_ps == 0) {
@@ -70,7 +70,8 @@ static void add_to_reason(struct trials *trials, const char *format, ...)
 }
 
 /* A result that was measured beside someone else's work is to be told from others. */
-static void note_disturbance(struct sweep *sweep, const struct ft_decision *decision, const char *weather)
+static void note_disturbance(
+        struct sweep *sweep, const struct ft_decision *decision, const char *interference)
 {
 	struct trials *trials = sweep->trials;
 
@@ -81,8 +82,8 @@ static void note_disturbance(struct sweep *sweep, const struct ft_decision *deci
 	if (decision->slow > 0)
 		add_to_reason(trials, "; %u of %u rounds were slow and do not count", decision->slow,
 		        trials->rounds);
-	if (weather[0] != '\0')
-		add_to_reason(trials, "; %s", weather);
+	if (interference[0] != '\0')
+		add_to_reason(trials, "; %s", interference);
 }
 
 bool sweep_is_disturbed(const struct sweep *sweep)
@@ -190,7 +191,7 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 	if (unreached > 0)
 		add_to_reason(trials, "; %u of %" PRIu64 " configs were not reached in the budget of %.3g s",
 		        unreached, sweep->job->trials, (double)sweep_budget(sweep) / 1e9);
-	note_disturbance(sweep, &decision, reply->weather);
+	note_disturbance(sweep, &decision, reply->interference);
 	if (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner)
 		log_line(sweep->log, LOG_LEVEL_WARNING,
 		        "the runner chose otherwise job=%" PRIu64 " runner=%s:%" PRIu64 " daemon=%zu",
@@ -215,8 +216,8 @@ void sweep_replied(void *data, struct ft_view view, const struct ft_error *failu
 	if (sweep->slot->probing)
 		return;
 	if (failure == NULL && ft_decode(&ft_sweep_reply_message, view, &reply, &error) != 0) {
-		runner_kill(
-		        &sweep->slot->runner, RUNNER_BABBLED, "its reply makes no sense: %s", error.message);
+		runner_kill(&sweep->slot->runner, RUNNER_PROTOCOL_ERROR, "its reply makes no sense: %s",
+		        error.message);
 		return;
 	}
 	if (failure != NULL)

@@ -23,7 +23,7 @@ static void protocol_error(struct sweep *sweep, const char *format, ...)
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	runner_kill(&sweep->slot->runner, RUNNER_BABBLED, "%s", text);
+	runner_kill(&sweep->slot->runner, RUNNER_PROTOCOL_ERROR, "%s", text);
 }
 
 static enum options_stage stage_of(const char *word, enum options_stage otherwise)
@@ -134,7 +134,7 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 	}
 	for (uint32_t i = 0; i < sweep->members; i++) {
 		/* The default races on for a while though it is dropped: what others gain is told by the rounds shared with it. */
-		if (sample[i] == 0 || (trials->trial[i].dropped && i != trials->standard))
+		if (sample[i] == 0 || (trials->trial[i].dropped && i != trials->default_index))
 			continue;
 		uint64_t *samples = trials_samples(trials, i);
 

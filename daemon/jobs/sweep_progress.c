@@ -126,7 +126,7 @@ void sweep_store_trials(struct sweep *sweep)
 	batch = store_batch_new(sweep->store);
 	if (batch == NULL)
 		return;
-	if (store_batch_trials(batch, &sweep->subject.key, sweep->subject.kernel->identity, sweep->trials) !=
+	if (store_batch_trials(batch, &sweep->target.key, sweep->target.kernel->identity, sweep->trials) !=
 	        0) {
 		store_batch_drop(batch);
 		return;

@@ -27,7 +27,7 @@ static void pick_best(struct sweep *sweep, const struct store_answer *known, con
 	uint32_t left = SUBSET_MAX;
 	int32_t index = trials_find(trials, &known->winner.config);
 
-	sweep->picked[trials->standard] = true;
+	sweep->picked[trials->default_index] = true;
 	left--;
 	if (index >= 0 && (uint32_t)index < sweep->members && !sweep->picked[index]) {
 		sweep->picked[index] = true;
@@ -61,10 +61,10 @@ static void pick(struct sweep *sweep)
 	sweep->picked = calloc(sweep->members, sizeof(*sweep->picked));
 	if (sweep->picked == NULL || store_begin(sweep->store, NULL) != 0)
 		goto whole;
-	if (lookup_known(sweep->store, &sweep->subject, 0, &known, NULL) == 1 && known.winner.set) {
+	if (lookup_known(sweep->store, &sweep->target, 0, &known, NULL) == 1 && known.winner.set) {
 		if (sweep->subset)
 			(void)store_get_trials(
-			        sweep->store, &sweep->subject.key, known.winner.identity, &old, NULL);
+			        sweep->store, &sweep->target.key, known.winner.identity, &old, NULL);
 		found = true;
 	}
 	store_end(sweep->store);
@@ -73,9 +73,9 @@ static void pick(struct sweep *sweep)
 	        (sweep->trials->trial[index].status != TRIAL_WAITING && !sweep->extended))
 		goto whole;
 	sweep->held = known.winner;
-	if (sweep->check && lookup_serves(&sweep->subject, &known.winner)) {
+	if (sweep->check && lookup_serves(&sweep->target, &known.winner)) {
 		sweep->picked[index] = true;
-		sweep->picked[sweep->trials->standard] = true;
+		sweep->picked[sweep->trials->default_index] = true;
 	} else if (sweep->subset && old != NULL) {
 		pick_best(sweep, &known, old);
 	} else {
@@ -97,7 +97,7 @@ bool sweep_tries(const struct sweep *sweep, uint32_t index)
 
 static void write_members(const struct sweep *sweep, struct ft_writer *writer, struct ft_sweep_member *member)
 {
-	const int32_t served = lookup_served(sweep->store, &sweep->subject, sweep->trials);
+	const int32_t served = lookup_served(sweep->store, &sweep->target, sweep->trials);
 	struct ft_writer samples;
 
 	ft_writer_init_growing(&samples, ft_bounds_request.bytes);
@@ -149,11 +149,11 @@ static void ask_sweep(struct sweep *sweep)
 		goto out;
 	}
 	request->job = sweep->job->job;
-	(void)snprintf(request->kernel, sizeof(request->kernel), "%s", sweep->subject.kernel->schema.kernel);
-	request->problem = sweep->subject.problem;
-	(void)snprintf(request->device, sizeof(request->device), "%s", sweep->subject.device->shown.id);
+	(void)snprintf(request->kernel, sizeof(request->kernel), "%s", sweep->target.kernel->schema.kernel);
+	request->problem = sweep->target.problem;
+	(void)snprintf(request->device, sizeof(request->device), "%s", sweep->target.device->shown.id);
 	request->members = (struct ft_view){members.data, members.length};
-	request->standard = sweep->trials->standard;
+	request->default_index = sweep->trials->default_index;
 	request->rounds = sweep->trials->rounds;
 	request->seed = sweep->trials->seed;
 	request->budget_ns = sweep_budget_left(sweep);
@@ -163,7 +163,7 @@ static void ask_sweep(struct sweep *sweep)
 	request->band_ppm = sweep->options->band_ppm;
 	request->min_rounds = ft_rule_usual.min_rounds;
 	request->max_rounds = ft_rule_usual.max_rounds;
-	/* What was known before speaks too: a moment's weather costs no more than a whole sweep, which follows. */
+	/* What was known before speaks too: a moment's interference costs no more than a whole sweep, which follows. */
 	request->hasty = sweep->picked != NULL;
 	sweep->phase = SWEEP_RUNS;
 	sweep->busy = -1;
@@ -219,7 +219,7 @@ static bool same_values(const struct ft_config *a, const struct ft_config *b)
 }
 
 /* Reads the members of a space; fails on what no space may hold. */
-static int read_space(const struct ft_space_reply *reply, struct subject *subject, struct ft_config *config,
+static int read_space(const struct ft_space_reply *reply, struct target *target, struct ft_config *config,
         char (*pruned)[FT_REASON_SIZE], uint32_t *count, struct ft_error *error)
 {
 	struct ft_cursor cursor = ft_cursor_of(reply->members.data, reply->members.length);
@@ -232,7 +232,7 @@ static int read_space(const struct ft_space_reply *reply, struct subject *subjec
 		if (!ft_read_view(&cursor, &view))
 			return ft_fail(error, FT_E_BAD_REQUEST, "the space is cut short");
 		if (ft_decode(&ft_space_member_message, view, &member, error) != 0 ||
-		        ft_schema_check_config(&subject->kernel->schema, &member.config, &config[i], error) !=
+		        ft_schema_check_config(&target->kernel->schema, &member.config, &config[i], error) !=
 		                0)
 			return -1;
 		memcpy(pruned[i], member.pruned, sizeof(pruned[i]));
@@ -241,16 +241,16 @@ static int read_space(const struct ft_space_reply *reply, struct subject *subjec
 				return ft_fail(error, FT_E_BAD_VALUE, "the space has a config twice");
 		}
 	}
-	if (reply->standard >= *count || pruned[reply->standard][0] != '\0')
+	if (reply->default_index >= *count || pruned[reply->default_index][0] != '\0')
 		return ft_fail(error, FT_E_BAD_VALUE, "the space's default is no member of it");
 	return 0;
 }
 
 static void begin_members(struct sweep *sweep, struct trials *known, const struct ft_config *config,
-        const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t standard)
+        const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t default_index)
 {
 	trials_free(sweep->trials);
-	sweep->trials = trials_merge(&sweep->subject, known, config, pruned, count, standard);
+	sweep->trials = trials_merge(&sweep->target, known, config, pruned, count, default_index);
 	free(sweep->standing);
 	sweep->standing = calloc(count, sizeof(*sweep->standing));
 	sweep->members = count;
@@ -277,7 +277,7 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	sweep->force = false;
 	sweep->checking = sweep->check;
 	sweep->space_hash =
-	        sweep->subset ? space_in_part : subject_members_hash(&sweep->subject, config, pruned, count);
+	        sweep->subset ? space_in_part : target_members_hash(&sweep->target, config, pruned, count);
 	if (!sweep->check && trials_complete(sweep->trials, count)) {
 		/* Decided before: an answer was lost, forgotten, or came back with its compiler. */
 		sweep_finish(sweep, SWEEP_DECIDED, NULL);
@@ -309,9 +309,9 @@ static void space_replied(void *data, struct ft_view reply, const struct ft_erro
 		goto out;
 	}
 	if (ft_decode(&ft_space_reply_message, reply, &space, &error) != 0 ||
-	        read_space(&space, &sweep->subject, config, pruned, &count, &error) != 0) {
-		runner_kill(
-		        &sweep->slot->runner, RUNNER_BABBLED, "its space makes no sense: %s", error.message);
+	        read_space(&space, &sweep->target, config, pruned, &count, &error) != 0) {
+		runner_kill(&sweep->slot->runner, RUNNER_PROTOCOL_ERROR, "its space makes no sense: %s",
+		        error.message);
 		goto out;
 	}
 	if (sweep->trials != NULL) { /* goes on after a runner failed: what is in memory is newest */
@@ -322,17 +322,17 @@ static void space_replied(void *data, struct ft_view reply, const struct ft_erro
 			sweep_fail(sweep, "cannot read the store: %s", error.message);
 			goto out;
 		}
-		if (store_get_trials(sweep->store, &sweep->subject.key, sweep->subject.kernel->identity,
-		            &known, &error) < 0)
+		if (store_get_trials(sweep->store, &sweep->target.key, sweep->target.kernel->identity, &known,
+		            &error) < 0)
 			known = NULL; /* damaged: measured anew */
 		store_end(sweep->store);
-		if (known != NULL && !ft_problem_equal(&known->problem, &sweep->subject.problem)) {
+		if (known != NULL && !ft_problem_equal(&known->problem, &sweep->target.problem)) {
 			trials_free(known);
 			known = NULL;
 		}
 	}
-	begin_members(
-	        sweep, known, config, (const char(*)[FT_REASON_SIZE])pruned, count, (uint32_t)space.standard);
+	begin_members(sweep, known, config, (const char(*)[FT_REASON_SIZE])pruned, count,
+	        (uint32_t)space.default_index);
 out:
 	trials_free(known);
 	free(config);
@@ -341,10 +341,10 @@ out:
 
 void sweep_ask_space(struct sweep *sweep)
 {
-	struct ft_space_request request = {.problem = sweep->subject.problem};
+	struct ft_space_request request = {.problem = sweep->target.problem};
 
-	memcpy(request.kernel, sweep->subject.kernel->schema.kernel, sizeof(request.kernel));
-	memcpy(request.device, sweep->subject.device->shown.id, sizeof(request.device));
+	memcpy(request.kernel, sweep->target.kernel->schema.kernel, sizeof(request.kernel));
+	memcpy(request.device, sweep->target.device->shown.id, sizeof(request.device));
 	sweep->phase = SWEEP_WAITS_SPACE;
 	sweep_start_clock(sweep);
 	runner_ask(&sweep->slot->runner, "space", &ft_space_request_message, &request, STAGE_SPACE,

@@ -32,7 +32,8 @@ void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_
 
 	rule.band_ppm = band_ppm;
 	members = line_up(trials, members, final, contender);
-	ft_decide(&rule, contender, members, trials->standard, trials->rounds, ended, standing, decision);
+	ft_decide(
+	        &rule, contender, members, trials->default_index, trials->rounds, ended, standing, decision);
 }
 
 void trials_gain(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t winner,
@@ -46,7 +47,8 @@ void trials_gain(const struct trials *trials, uint32_t members, uint32_t band_pp
 	rule.band_ppm = band_ppm;
 	members = line_up(trials, members, true, contender);
 	if (standing != NULL)
-		ft_gain(&rule, contender, members, trials->standard, trials->rounds, winner, standing, &gain);
+		ft_gain(&rule, contender, members, trials->default_index, trials->rounds, winner, standing,
+		        &gain);
 	free(standing);
 	*gain_ppm = (uint64_t)llround(gain.ratio * 1e6);
 	*least_ppm = (uint64_t)llround(gain.low * 1e6);
@@ -78,10 +80,10 @@ void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tr
 }
 
 /* A stored winner gives way only to one that is better beyond the noise; or where nobody looked at what it does now. */
-static uint32_t keep_tied(struct store *store, const struct subject *subject, const struct trials *trials,
+static uint32_t keep_tied(struct store *store, const struct target *target, const struct trials *trials,
         const struct ft_standing *standing)
 {
-	int32_t index = lookup_served(store, subject, trials);
+	int32_t index = lookup_served(store, target, trials);
 
 	if (index >= 0 && index < FT_SPACE_MAX && standing[index].tied &&
 	        trials->trial[index].status == TRIAL_WAITING && !trials->trial[index].dropped &&
@@ -90,7 +92,7 @@ static uint32_t keep_tied(struct store *store, const struct subject *subject, co
 	return (uint32_t)trials->winner;
 }
 
-int winner_choose(struct store_winner *winner, struct store *store, const struct subject *subject,
+int winner_choose(struct store_winner *winner, struct store *store, const struct target *target,
         struct trials *trials, uint32_t band_ppm)
 {
 	uint32_t members = trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX;
@@ -100,11 +102,11 @@ int winner_choose(struct store_winner *winner, struct store *store, const struct
 	if (standing == NULL)
 		return -1;
 	trials_decide(trials, members, band_ppm, true, true, standing, &decision);
-	trials->winner = (int32_t)keep_tied(store, subject, trials, standing);
+	trials->winner = (int32_t)keep_tied(store, target, trials, standing);
 	*winner = (struct store_winner){
 	        .set = true,
 	        .config = trials->trial[trials->winner].config,
-	        .identity = subject->kernel->identity,
+	        .identity = target->kernel->identity,
 	        .rule_revision = FT_RULE_REVISION,
 	        .tuned_at_ns = ft_wall_ns(),
 	        .conclusive = trials->conclusive,

@@ -16,7 +16,7 @@ void trials_time_winner(const struct trials *trials, uint32_t members, uint32_t 
         uint64_t time_ps, struct store_winner *winner);
 /* Makes a winner of what a sweep has decided; the one that is served gives way only to one that is better. Its space and job
  * are the caller's to fill in. -1 when out of memory. */
-int winner_choose(struct store_winner *winner, struct store *store, const struct subject *subject,
+int winner_choose(struct store_winner *winner, struct store *store, const struct target *target,
         struct trials *trials, uint32_t band_ppm);
 /* How many of the first `members` are tried at all, and how many of these are settled. */
 void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tried, uint64_t *settled);

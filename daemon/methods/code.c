@@ -72,19 +72,19 @@ damaged:
 static int find_code(struct context *context, const struct ft_code_request *request,
         struct ft_code_reply *reply, uint8_t **data, struct ft_error *error)
 {
-	struct subject subject;
+	struct target target;
 	struct trials *trials = NULL;
 	char path[512];
 	int status = -1;
 
 	if (context_read(context, error) != 0 ||
-	        subject_admit(&subject, context->devices, request->kernel, request->device, &request->problem,
+	        target_admit(&target, context->devices, request->kernel, request->device, &request->problem,
 	                error) != 0)
 		return -1;
-	if (subject.key.device != 0 &&
-	        store_get_trials(context->store, &subject.key, subject.kernel->identity, &trials, error) < 0)
+	if (target.key.device != 0 &&
+	        store_get_trials(context->store, &target.key, target.kernel->identity, &trials, error) < 0)
 		return -1;
-	if (trials == NULL || !ft_problem_equal(&trials->problem, &subject.problem) || trials->winner < 0) {
+	if (trials == NULL || !ft_problem_equal(&trials->problem, &target.problem) || trials->winner < 0) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE,
 		        "there is no code yet: this problem has not been tuned here");
 		goto out;
@@ -92,10 +92,10 @@ static int find_code(struct context *context, const struct ft_code_request *requ
 	const struct trial *winner = &trials->trial[trials->winner];
 
 	memcpy(reply->kernel, request->kernel, sizeof(reply->kernel));
-	reply->problem = subject.problem;
+	reply->problem = target.problem;
 	reply->config = winner->config;
-	memcpy(reply->device, subject.device->shown.id, sizeof(reply->device));
-	memcpy(reply->identity, subject.kernel->identity_hash, sizeof(reply->identity));
+	memcpy(reply->device, target.device->shown.id, sizeof(reply->device));
+	memcpy(reply->identity, target.kernel->identity_hash, sizeof(reply->identity));
 	/* The hash came from a runner: it names a file only if it is one. */
 	if (strlen(winner->code) != FT_HASH_SIZE - 1 ||
 	        strspn(winner->code, "0123456789abcdef") != FT_HASH_SIZE - 1) {

@@ -70,36 +70,36 @@ static void changed(void *data, uint64_t generation, const struct ft_error *erro
 	end_act(act);
 }
 
-static void describe(struct act *act, const struct subject *subject, const struct ft_config *config)
+static void describe(struct act *act, const struct target *target, const struct ft_config *config)
 {
 	char problem[FT_PROBLEM_TEXT_SIZE];
 	char knobs[FT_CONFIG_TEXT_SIZE] = "";
 	size_t length = strlen(act->audit);
 
-	(void)ft_problem_format(&subject->problem, ' ', problem, sizeof(problem));
+	(void)ft_problem_format(&target->problem, ' ', problem, sizeof(problem));
 	(void)ft_config_format(config, ' ', knobs, sizeof(knobs));
 	(void)snprintf(act->audit + length, sizeof(act->audit) - length,
-	        " device=%s kernel=%s problem=\"%s\"%s%s%s", subject->device->shown.id,
-	        subject->kernel->schema.kernel, problem, knobs[0] != '\0' ? " config=\"" : "", knobs,
+	        " device=%s kernel=%s problem=\"%s\"%s%s%s", target->device->shown.id,
+	        target->kernel->schema.kernel, problem, knobs[0] != '\0' ? " config=\"" : "", knobs,
 	        knobs[0] != '\0' ? "\"" : "");
 }
 
 enum change { CHANGE_PIN, CHANGE_UNPIN, CHANGE_FORGET };
 
-static int add_change(struct store_batch *batch, enum change change, const struct subject *subject,
+static int add_change(struct store_batch *batch, enum change change, const struct target *target,
         const struct store_pin *pin)
 {
-	return change == CHANGE_FORGET ? store_batch_forget(batch, &subject->key)
-	                               : store_batch_pin(batch, &subject->key, &subject->problem, pin);
+	return change == CHANGE_FORGET ? store_batch_forget(batch, &target->key)
+	                               : store_batch_pin(batch, &target->key, &target->problem, pin);
 }
 
 /* Whether the change takes or replaces something, as far as is committed by now. */
-static bool was_set(struct store *store, const struct subject *subject, enum change change)
+static bool was_set(struct store *store, const struct target *target, enum change change)
 {
 	struct store_answer *known = malloc(sizeof(*known));
 	bool is = false;
 
-	if (known != NULL && store_get_answer(store, &subject->key, known, NULL) == 1)
+	if (known != NULL && store_get_answer(store, &target->key, known, NULL) == 1)
 		is = change == CHANGE_FORGET || known->pin.set;
 	free(known);
 	return is;
@@ -109,7 +109,7 @@ static void change_answer(struct control *control, struct session *session,
         const struct ft_envelope *envelope, method_call *call, enum change change)
 {
 	struct context *context = control->context;
-	struct subject subject;
+	struct target target;
 	struct store_pin pin = {.set = change == CHANGE_PIN, .user = session->user, .at_ns = ft_wall_ns()};
 	struct store_batch *batch = NULL;
 	struct ft_change_request request;
@@ -124,16 +124,16 @@ static void change_answer(struct control *control, struct session *session,
 		        change == CHANGE_PIN ? "given" : "left out");
 		goto fail;
 	}
-	switch (parked_subject(control->parked, session, envelope, call, control, request.kernel,
-	        request.device, &request.problem, &subject, &error)) {
-	case SUBJECT_PARKED:
+	switch (parked_target(control->parked, session, envelope, call, control, request.kernel,
+	        request.device, &request.problem, &target, &error)) {
+	case TARGET_PARKED:
 		return;
-	case SUBJECT_REFUSED:
+	case TARGET_REFUSED:
 		goto fail;
-	case SUBJECT_READY:
+	case TARGET_READY:
 		break;
 	}
-	if ((pin.set && !subject_takes(&subject, &request.config, &error)) ||
+	if ((pin.set && !target_takes(&target, &request.config, &error)) ||
 	        context_read(context, &error) != 0)
 		goto fail;
 	pin.config = request.config;
@@ -141,12 +141,12 @@ static void change_answer(struct control *control, struct session *session,
 	if (act == NULL)
 		goto fail;
 	batch = store_batch_new(context->store);
-	if (batch == NULL || add_change(batch, change, &subject, &pin) != 0) {
+	if (batch == NULL || add_change(batch, change, &target, &pin) != 0) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for a change");
 		goto fail;
 	}
-	act->was_set = was_set(context->store, &subject, change);
-	describe(act, &subject, &request.config);
+	act->was_set = was_set(context->store, &target, change);
+	describe(act, &target, &request.config);
 	store_submit(batch, changed, act);
 	return;
 fail:

@@ -28,7 +28,7 @@ static void tune_arrived(void *data, const struct ft_job *job, bool joined, cons
 }
 
 /* A winner of today's identity and of all of today's space needs no sweep. True if that was the answer. */
-static bool answer_tuned(struct context *context, const struct subject *subject, struct pending *pending)
+static bool answer_tuned(struct context *context, const struct target *target, struct pending *pending)
 {
 	struct ft_answer answer;
 	struct ft_tune_reply reply = {0};
@@ -39,10 +39,10 @@ static bool answer_tuned(struct context *context, const struct subject *subject,
 
 	if (context_read(context, NULL) != 0)
 		return false;
-	if (lookup_known(context->store, subject, 0, &known, NULL) != 1 ||
-	        !lookup_settled(subject, &known.winner))
+	if (lookup_known(context->store, target, 0, &known, NULL) != 1 ||
+	        !lookup_settled(target, &known.winner))
 		return false;
-	if (lookup_answer(context->store, subject, 0, &answer, &source, NULL) != 0)
+	if (lookup_answer(context->store, target, 0, &answer, &source, NULL) != 0)
 		return false;
 	ft_writer_init_growing(&writer, ft_bounds_request.bytes);
 	ft_encode(&writer, &ft_answer_message, &answer);
@@ -57,17 +57,17 @@ static bool answer_tuned(struct context *context, const struct subject *subject,
 }
 
 /* A launch of it must fit into the device. */
-static int check_room(const struct subject *subject, struct ft_error *error)
+static int check_room(const struct target *target, struct ft_error *error)
 {
-	const struct ft_kernel *built_in = subject->kernel->built_in;
-	uint64_t room = subject->device->shown.memory;
+	const struct ft_kernel *built_in = target->kernel->built_in;
+	uint64_t room = target->device->shown.memory;
 	uint64_t bytes;
 	char bound[64];
 	char value[32];
 
 	if (built_in == NULL || room == 0)
 		return 0;
-	bytes = built_in->bytes(&subject->problem);
+	bytes = built_in->bytes(&target->problem);
 	if (bytes <= room)
 		return 0;
 	(void)snprintf(value, sizeof(value), "%" PRIu64 " bytes", bytes);
@@ -94,7 +94,7 @@ void method_tune(void *group, struct session *session, const struct ft_envelope 
 {
 	const struct jobs *jobs = group;
 	struct context *context = jobs->context;
-	struct subject subject;
+	struct target target;
 	struct ft_tune_request request;
 	struct queue_ask ask;
 	struct pending *pending;
@@ -103,16 +103,16 @@ void method_tune(void *group, struct session *session, const struct ft_envelope 
 	if (ft_decode(&ft_tune_request_message, envelope->body, &request, &error) != 0 ||
 	        check_tune(&request, &error) != 0)
 		goto fail;
-	switch (parked_subject(jobs->parked, session, envelope, method_tune, group, request.kernel,
-	        request.device, &request.problem, &subject, &error)) {
-	case SUBJECT_PARKED:
+	switch (parked_target(jobs->parked, session, envelope, method_tune, group, request.kernel,
+	        request.device, &request.problem, &target, &error)) {
+	case TARGET_PARKED:
 		return;
-	case SUBJECT_REFUSED:
+	case TARGET_REFUSED:
 		goto fail;
-	case SUBJECT_READY:
+	case TARGET_READY:
 		break;
 	}
-	if (check_room(&subject, &error) != 0)
+	if (check_room(&target, &error) != 0)
 		goto fail;
 	pending = pending_new(session, envelope->id, &error);
 	if (pending == NULL)
@@ -125,8 +125,8 @@ void method_tune(void *group, struct session *session, const struct ft_envelope 
 	        .user = session->user,
 	        .most = session->level == ACCESS_ADMIN ? 0 : context->options->jobs_per_user,
 	};
-	if (request.force || request.check || !answer_tuned(context, &subject, pending))
-		queue_add(context->queue, &subject, &ask, tune_arrived, pending);
+	if (request.force || request.check || !answer_tuned(context, &target, pending))
+		queue_add(context->queue, &target, &ask, tune_arrived, pending);
 	return;
 fail:
 	session_fail(session, envelope->id, &error);

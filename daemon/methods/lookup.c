@@ -34,30 +34,30 @@ int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *requ
 	if (request->generation[0] != '\0' &&
 	        lookup_token(lookups->context->store, request->generation, &generation, error) != 0)
 		return -1;
-	if (subject_admit(&lookups->subject, lookups->context->devices, request->kernel, request->device,
+	if (target_admit(&lookups->target, lookups->context->devices, request->kernel, request->device,
 	            &request->problem, error) != 0)
 		return -1;
 	/* What a device is decides the default: until it was heard, the answers that will stand are not known. */
-	if (generation != 0 && lookups->subject.device->state == DEVICE_PROBING) {
+	if (generation != 0 && lookups->target.device->state == DEVICE_PROBING) {
 		lookups->too_early = true;
 		return ft_fail(error, FT_E_GENERATION, "the device %s is still to be heard",
-		        lookups->subject.device->shown.id);
+		        lookups->target.device->shown.id);
 	}
 	if (!readable ||
-	        lookup_answer(lookups->context->store, &lookups->subject, generation, &lookups->answer,
-	                source, error) != 0) {
+	        lookup_answer(lookups->context->store, &lookups->target, generation, &lookups->answer, source,
+	                error) != 0) {
 		if (generation != 0)
 			return strcmp(error->code, FT_E_STORE) != 0 ? -1 : refuse_generation(request, error);
 		/* Nobody shall keep it: version and stripe stay zero. */
 		if (lookup_without_store(
-		            lookups->context->store, &lookups->subject, &lookups->answer, source, error) != 0)
+		            lookups->context->store, &lookups->target, &lookups->answer, source, error) != 0)
 			return -1;
 		*known = false;
 		return 0;
 	}
 	/* The word first: if it was changed by a commit that the answer does not know of, that is noticed now, and nobody
 	 * keeps the answer. */
-	stripe = board_stripe(&lookups->subject.key);
+	stripe = board_stripe(&lookups->target.key);
 	lookups->answer.version = board_version(lookups->context->board, stripe);
 	if (!store_is_latest(lookups->context->store))
 		lookups->answer.version = 0;
@@ -123,13 +123,13 @@ static bool count_miss(struct lookups *lookups, const struct ft_lookup_request *
         uint64_t now_ns, struct miss_place *place)
 {
 	uint64_t repeats = request->repeats > UINT64_MAX - more ? UINT64_MAX : request->repeats + more;
-	uint64_t asked = misses_count(&lookups->misses, &lookups->subject, repeats, now_ns, place);
+	uint64_t asked = misses_count(&lookups->misses, &lookups->target, repeats, now_ns, place);
 
 	/* What is stale comes back by itself; it is only told how much it is wanted. */
 	if (strncmp(lookups->answer.reason, "stale", 5) == 0)
-		background_want(lookups->context->background, &lookups->subject, WISH_UPGRADE, asked);
+		background_want(lookups->context->background, &lookups->target, CANDIDATE_UPGRADE, asked);
 	else if (request->tune_on_miss)
-		background_want(lookups->context->background, &lookups->subject, WISH_MISS, asked);
+		background_want(lookups->context->background, &lookups->target, CANDIDATE_MISS, asked);
 	else
 		return place->serial != 0;
 	return false;
@@ -162,7 +162,7 @@ static unsigned answer(struct lookups *lookups, struct ft_view question, uint64_
 	lookups->by_source[source]++;
 	lookups->batch_count++;
 	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
-	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && lookups->subject.key.device != 0)
+	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && lookups->target.key.device != 0)
 		again = count_miss(lookups, &request, uncounted, now_ns, &miss);
 	ft_writer_init_fixed(&encoded, room, sizeof(room));
 	ft_encode(&encoded, &ft_answer_message, &lookups->answer);

@@ -22,7 +22,7 @@ struct lookups {
 	uint32_t batch_count;
 	bool too_early;          /* one that names a generation found its device not heard yet */
 	struct ft_answer answer; /* of the one being answered: large, so not on the stack of each */
-	struct subject subject;
+	struct target target;
 };
 
 method_call method_lookup, method_lookup_many;
@@ -37,7 +37,7 @@ void lookups_batch_end(struct lookups *lookups);
 /* Before `latency` is read. */
 void lookups_add_untimed(struct lookups *lookups);
 
-/* Answers one into lookups->answer, about lookups->subject. *known is false if the store cannot be asked just now: then it
+/* Answers one into lookups->answer, about lookups->target. *known is false if the store cannot be asked just now: then it
  * is what is served meanwhile, or fails for that. */
 int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *request,
         enum lookup_source *source, bool *known, struct ft_error *error);

@@ -178,14 +178,14 @@ int methods_init(struct methods *methods, const struct context *parts, struct ft
 	if (lookups_init(&methods->lookups, context, parked, error) != 0 ||
 	        subscriptions_init(&methods->subscriptions, context, &methods->lookups, error) != 0)
 		return -1;
-	return census_init(
-	        &methods->reports.census, context->server->loop, context->store, context->devices, error);
+	return stale_count_init(&methods->reports.stale_count, context->server->loop, context->store,
+	        context->devices, error);
 }
 
 void methods_stop(struct methods *methods)
 {
-	if (methods->reports.census.timer.data != NULL)
-		census_stop(&methods->reports.census);
+	if (methods->reports.stale_count.timer.data != NULL)
+		stale_count_stop(&methods->reports.stale_count);
 	methods->context.stopping = true;
 	subscriptions_stop(&methods->subscriptions);
 	parked_stop(&methods->parked);

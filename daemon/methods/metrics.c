@@ -93,7 +93,7 @@ static void write_queue(FILE *page, const struct queue *queue)
 	        (double)queue->restarts);
 }
 
-static void write_store(FILE *page, struct store *store, struct census *census)
+static void write_store(FILE *page, struct store *store, struct stale_count *stale_count)
 {
 	struct store_facts facts;
 	uint64_t stale;
@@ -102,7 +102,7 @@ static void write_store(FILE *page, struct store *store, struct census *census)
 	one(page, "store_bytes", "gauge", "Bytes used of the store's map.", (double)facts.bytes);
 	one(page, "store_limit_bytes", "gauge", "Size of the store's map.", (double)facts.limit);
 	one(page, "store_answers", "gauge", "Problems with an answer of their own.", (double)facts.answers);
-	if (census_stale(census, &stale))
+	if (stale_count_get(stale_count, &stale))
 		one(page, "store_stale_answers", "gauge",
 		        "Answers tuned under an identity that is none of today's.", (double)stale);
 	one(page, "store_commits_total", "counter", "Transactions committed.", (double)facts.commits);
@@ -125,24 +125,25 @@ static void write_devices(FILE *page, const struct devices *devices)
 
 static void write_sessions(FILE *page, const struct server *server)
 {
-	const struct places *places = &server->places;
+	const struct client_limits *limits = &server->limits;
 
 	one(page, "sessions", "gauge", "Connections of clients.", server->count);
-	one(page, "sessions_limit", "gauge", "Connections that are served at once.", places->most);
+	one(page, "sessions_limit", "gauge", "Connections that are served at once.", limits->most);
 	one(page, "user_sessions_limit", "gauge", "Of these, of one user who is no administrator.",
-	        places_share(places));
+	        client_limits_share(limits));
 	head(page, "user_sessions", "gauge", "Connections of each user who has any.");
-	for (uint32_t i = 0; i < places->length; i++) {
+	for (uint32_t i = 0; i < limits->length; i++) {
 		char user[16];
 
-		(void)snprintf(user, sizeof(user), "%" PRIu32, places->list[i].user);
-		labelled(page, "user_sessions", "uid", user, places->list[i].count);
+		(void)snprintf(user, sizeof(user), "%" PRIu32, limits->list[i].user);
+		labelled(page, "user_sessions", "uid", user, limits->list[i].count);
 	}
 	one(page, "sessions_total", "counter", "Connections of clients so far.", (double)server->accepted);
 	head(page, "sessions_refused_total", "counter",
 	        "Connections that were one too many, by what was short.");
-	labelled(page, "sessions_refused_total", "short", "max_clients", places->refused[PLACES_FULL]);
-	labelled(page, "sessions_refused_total", "short", "clients_per_user", places->refused[PLACES_USER]);
+	labelled(page, "sessions_refused_total", "short", "max_clients", limits->refused[CLIENT_LIMITS_FULL]);
+	labelled(page, "sessions_refused_total", "short", "clients_per_user",
+	        limits->refused[CLIENT_LIMITS_USER]);
 	labelled(page, "sessions_refused_total", "short", "descriptors", server->undescribed);
 }
 
@@ -161,7 +162,7 @@ char *metrics_page(struct reports *reports, size_t *length)
 	        (double)(ft_monotonic_ns() - context->started_ns) / 1e9);
 	write_lookups(page, context, reports->lookups);
 	write_queue(page, context->queue);
-	write_store(page, context->store, &reports->census);
+	write_store(page, context->store, &reports->stale_count);
 	write_devices(page, context->devices);
 	write_sessions(page, context->server);
 	one(page, "subscriptions", "gauge", "Answers that clients subscribe to.",

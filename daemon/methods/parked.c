@@ -71,25 +71,25 @@ static void unpark(struct parked *parked, struct request *request)
 	session_owe_less(request->session, 1);
 }
 
-enum subject_state parked_subject(struct parked *parked, struct session *session,
+enum target_state parked_target(struct parked *parked, struct session *session,
         const struct ft_envelope *envelope, method_call *call, void *group, const char *kernel,
-        const char *device, const struct ft_problem *problem, struct subject *subject, struct ft_error *error)
+        const char *device, const struct ft_problem *problem, struct target *target, struct ft_error *error)
 {
 	/* Admitted on a device that is still to be heard, the problem is checked by the built-in schema: bad
 	 * input gets its error at once, whatever the device turns out to be. */
-	if (subject_admit(subject, parked->context->devices, kernel, device, problem, error) != 0) {
+	if (target_admit(target, parked->context->devices, kernel, device, problem, error) != 0) {
 		if (strcmp(error->code, FT_E_UNKNOWN_DEVICE) != 0 ||
 		        !devices_probing(parked->context->devices))
-			return SUBJECT_REFUSED;
-	} else if (subject->key.device != 0) {
-		return SUBJECT_READY;
-	} else if (subject->device->state == DEVICE_ABSENT && !subject->device->slot->probing) {
+			return TARGET_REFUSED;
+	} else if (target->key.device != 0) {
+		return TARGET_READY;
+	} else if (target->device->state == DEVICE_ABSENT && !target->device->slot->probing) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "no %s device to %s on: %.200s",
-		        subject->device->shown.kind, envelope->method, subject->device->slot->reason);
-		return SUBJECT_REFUSED;
+		        target->device->shown.kind, envelope->method, target->device->slot->reason);
+		return TARGET_REFUSED;
 	}
-	return parked_add(parked, session, envelope, call, group, error) == 0 ? SUBJECT_PARKED
-	                                                                      : SUBJECT_REFUSED;
+	return parked_add(parked, session, envelope, call, group, error) == 0 ? TARGET_PARKED
+	                                                                      : TARGET_REFUSED;
 }
 
 void parked_settled(struct parked *parked)

@@ -15,13 +15,12 @@ struct parked {
 int parked_add(struct parked *parked, struct session *session, const struct ft_envelope *envelope,
         method_call *call, void *group, struct ft_error *error);
 
-/* Checks what a request is about, for methods that need a device that was heard: fills `subject`, or keeps the request and
+/* Checks what a request is about, for methods that need a device that was heard: fills `target`, or keeps the request and
  * has `call` called with it anew once a device was heard, or fails. */
-enum subject_state { SUBJECT_READY, SUBJECT_PARKED, SUBJECT_REFUSED };
-enum subject_state parked_subject(struct parked *parked, struct session *session,
+enum target_state { TARGET_READY, TARGET_PARKED, TARGET_REFUSED };
+enum target_state parked_target(struct parked *parked, struct session *session,
         const struct ft_envelope *envelope, method_call *call, void *group, const char *kernel,
-        const char *device, const struct ft_problem *problem, struct subject *subject,
-        struct ft_error *error);
+        const char *device, const struct ft_problem *problem, struct target *target, struct ft_error *error);
 
 /* A device was heard: what waits is tried again, each in a turn of its session. */
 void parked_settled(struct parked *parked);

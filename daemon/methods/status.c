@@ -32,7 +32,7 @@ static void write_trials(const struct trials *trials, uint32_t band_ppm, struct 
 		        trial->status == TRIAL_WAITING && trial->sample_ps != NULL
 		                ? "ok"
 		                : trial_status_word(trial->status));
-		shown->is_default = i == trials->standard;
+		shown->is_default = i == trials->default_index;
 		shown->is_winner = (int64_t)i == trials->winner;
 		if (i < members && trial->sample_ps != NULL) {
 			shown->time_ps = standing[i].median_ps;
@@ -70,7 +70,7 @@ void method_trials(void *group, struct session *session, const struct ft_envelop
 	struct ft_writer writer;
 	struct ft_writer knobs;
 	struct ft_error error;
-	struct subject subject;
+	struct target target;
 
 	ft_writer_init_growing(&writer, ft_bounds_large.bytes);
 	ft_writer_init_growing(&knobs, ft_bounds_request.bytes);
@@ -80,20 +80,20 @@ void method_trials(void *group, struct session *session, const struct ft_envelop
 	}
 	if (ft_decode(&ft_trials_request_message, envelope->body, &request, &error) != 0 ||
 	        context_read(context, &error) != 0 ||
-	        subject_admit(&subject, context->devices, request.kernel, request.device, &request.problem,
+	        target_admit(&target, context->devices, request.kernel, request.device, &request.problem,
 	                &error) != 0)
 		goto fail;
-	if (subject.key.device != 0 &&
-	        store_get_trials(context->store, &subject.key, subject.kernel->identity, &trials, &error) < 0)
+	if (target.key.device != 0 &&
+	        store_get_trials(context->store, &target.key, target.kernel->identity, &trials, &error) < 0)
 		goto fail;
-	if (trials != NULL && !ft_problem_equal(&trials->problem, &subject.problem)) {
+	if (trials != NULL && !ft_problem_equal(&trials->problem, &target.problem)) {
 		trials_free(trials);
 		trials = NULL;
 	}
 	memcpy(reply->kernel, request.kernel, sizeof(reply->kernel));
-	reply->problem = subject.problem;
-	memcpy(reply->device, subject.device->shown.id, sizeof(reply->device));
-	memcpy(reply->identity, subject.kernel->identity_hash, sizeof(reply->identity));
+	reply->problem = target.problem;
+	memcpy(reply->device, target.device->shown.id, sizeof(reply->device));
+	memcpy(reply->identity, target.kernel->identity_hash, sizeof(reply->identity));
 	if (trials != NULL) {
 		reply->rounds = trials->rounds;
 		reply->seed = trials->seed;
@@ -109,7 +109,7 @@ void method_trials(void *group, struct session *session, const struct ft_envelop
 	} else {
 		ft_write_array(&writer, 0);
 	}
-	ft_schema_write_knobs(&knobs, &subject.kernel->schema);
+	ft_schema_write_knobs(&knobs, &target.kernel->schema);
 	if (!ft_writer_ok(&writer) || !ft_writer_ok(&knobs)) {
 		(void)ft_fail(&error, FT_E_MEMORY, "no memory for the trials");
 		goto fail;
@@ -184,8 +184,8 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	        .background_waiting = context->background->count,
 	        .background_dropped = context->background->dropped,
 	};
-	const struct places *places = &context->server->places;
-	struct place_count busiest = places_busiest(places);
+	const struct client_limits *limits = &context->server->limits;
+	struct place_count busiest = client_limits_busiest(limits);
 	struct store_facts facts;
 	struct ft_writer lookups;
 	struct ft_writer devices;
@@ -196,9 +196,9 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	store_facts(context->store, &facts);
 	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(context->store));
 	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", context->options->state_dir);
-	reply.sessions_limit = places->most;
+	reply.sessions_limit = limits->most;
 	reply.sessions_refused = server_refused(context->server);
-	reply.user_sessions_limit = places_share(places);
+	reply.user_sessions_limit = client_limits_share(limits);
 	reply.busiest_user = busiest.user;
 	reply.busiest_sessions = busiest.count;
 	reply.generation = store_generation(context->store);
@@ -210,7 +210,7 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	(void)snprintf(
 	        reply.background, sizeof(reply.background), "%s", background_state(context->background));
 	access_explain(context->access, context->options->socket, reply.access, sizeof(reply.access));
-	reply.stale_known = census_stale(&reports->census, &reply.stale);
+	reply.stale_known = stale_count_get(&reports->stale_count, &reply.stale);
 	reply.misses = reports->lookups->misses.asked;
 	memcpy(reply.config, context->options->config, sizeof(reply.config));
 	add_devices_degraded(context, reply.degraded, sizeof(reply.degraded));
@@ -240,12 +240,12 @@ void method_status(void *group, struct session *session, const struct ft_envelop
  * not. */
 static bool is_granted(struct context *context, const struct miss *miss, const struct ft_problem *problem)
 {
-	struct subject subject;
+	struct target target;
 	struct ft_answer answer;
 	enum lookup_source source = LOOKUP_DEFAULT;
 
-	return subject_admit(&subject, context->devices, miss->kernel, miss->device, problem, NULL) == 0 &&
-	        lookup_answer(context->store, &subject, 0, &answer, &source, NULL) == 0 &&
+	return target_admit(&target, context->devices, miss->kernel, miss->device, problem, NULL) == 0 &&
+	        lookup_answer(context->store, &target, 0, &answer, &source, NULL) == 0 &&
 	        source < LOOKUP_NEAREST;
 }
 

@@ -10,7 +10,7 @@ struct reports {
 	struct context *context;
 	struct lookups *lookups;
 	const struct subscriptions *subscriptions;
-	struct census census;
+	struct stale_count stale_count;
 };
 
 method_call method_trials, method_devices, method_status, method_misses;

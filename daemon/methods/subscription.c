@@ -66,7 +66,7 @@ static uint64_t answer_place(struct subscriptions *subscriptions, const struct p
 		return digest_of(said);
 	}
 	/* The word from before the answer: what changes from now on makes it another one. */
-	standing->stripe = board_stripe(&lookups->subject.key);
+	standing->stripe = board_stripe(&lookups->target.key);
 	standing->version = lookups->answer.version;
 	*member = "answer";
 	generation = lookups->answer.generation;

@@ -6,63 +6,63 @@
 
 enum { KEPT_MAX = 32 };
 
-void places_init(struct places *places, uint32_t most, const uint64_t *most_asked)
+void client_limits_init(struct client_limits *limits, uint32_t most, const uint64_t *most_asked)
 {
-	*places = (struct places){.most = most, .most_asked = most_asked};
+	*limits = (struct client_limits){.most = most, .most_asked = most_asked};
 }
 
-void places_free(struct places *places)
+void client_limits_free(struct client_limits *limits)
 {
-	free(places->list);
-	places->list = NULL;
-	places->length = places->capacity = 0;
+	free(limits->list);
+	limits->list = NULL;
+	limits->length = limits->capacity = 0;
 }
 
-uint32_t places_kept(const struct places *places)
+uint32_t client_limits_kept(const struct client_limits *limits)
 {
-	uint32_t eighth = places->most / 8;
+	uint32_t eighth = limits->most / 8;
 
-	if (places->most < 2)
+	if (limits->most < 2)
 		return 0;
 	if (eighth < 1)
 		return 1;
 	return eighth < KEPT_MAX ? eighth : KEPT_MAX;
 }
 
-uint32_t places_share(const struct places *places)
+uint32_t client_limits_share(const struct client_limits *limits)
 {
-	uint32_t share = places->most - places->most / 4;
+	uint32_t share = limits->most - limits->most / 4;
 
-	return *places->most_asked < share ? (uint32_t)*places->most_asked : share;
+	return *limits->most_asked < share ? (uint32_t)*limits->most_asked : share;
 }
 
-static struct place_count *find(const struct places *places, uint32_t user)
+static struct place_count *find(const struct client_limits *limits, uint32_t user)
 {
-	for (uint32_t i = 0; i < places->length; i++) {
-		if (places->list[i].user == user)
-			return &places->list[i];
+	for (uint32_t i = 0; i < limits->length; i++) {
+		if (limits->list[i].user == user)
+			return &limits->list[i];
 	}
 	return NULL;
 }
 
-static int add(struct places *places, struct place_count *found, uint32_t user, struct ft_error *error)
+static int add(struct client_limits *limits, struct place_count *found, uint32_t user, struct ft_error *error)
 {
-	uint32_t capacity = places->capacity > 0 ? 2 * places->capacity : 8;
+	uint32_t capacity = limits->capacity > 0 ? 2 * limits->capacity : 8;
 	struct place_count *grown;
 
 	if (found != NULL) {
 		found->count++;
 	} else {
-		if (places->length == places->capacity) {
-			grown = realloc(places->list, capacity * sizeof(*grown));
+		if (limits->length == limits->capacity) {
+			grown = realloc(limits->list, capacity * sizeof(*grown));
 			if (grown == NULL)
 				return ft_fail(error, FT_E_MEMORY, "no memory for a client");
-			places->list = grown;
-			places->capacity = capacity;
+			limits->list = grown;
+			limits->capacity = capacity;
 		}
-		places->list[places->length++] = (struct place_count){user, 1};
+		limits->list[limits->length++] = (struct place_count){user, 1};
 	}
-	places->taken++;
+	limits->taken++;
 	return 0;
 }
 
@@ -76,53 +76,54 @@ static int refuse(struct ft_error *error, const char *field, uint32_t value, con
 	return -1;
 }
 
-int places_take(struct places *places, uint32_t user, bool administrator, struct ft_error *error)
+int client_limits_take(
+        struct client_limits *limits, uint32_t user, bool administrator, struct ft_error *error)
 {
-	struct place_count *found = find(places, user);
+	struct place_count *found = find(limits, user);
 	uint32_t has = found != NULL ? found->count : 0;
-	uint32_t kept = administrator ? 0 : places_kept(places);
+	uint32_t kept = administrator ? 0 : client_limits_kept(limits);
 	char bound[64];
 
-	if (places->taken >= places->most - kept) {
-		places->refused[PLACES_FULL]++;
-		(void)snprintf(bound, sizeof(bound), "fewer than %" PRIu32, places->most - kept);
+	if (limits->taken >= limits->most - kept) {
+		limits->refused[CLIENT_LIMITS_FULL]++;
+		(void)snprintf(bound, sizeof(bound), "fewer than %" PRIu32, limits->most - kept);
 		(void)ft_fail(error, FT_E_BUSY,
 		        "the daemon serves %" PRIu32
 		        " connections, and max_clients allows no more than %" PRIu32 "%s",
-		        places->taken, places->most - kept,
+		        limits->taken, limits->most - kept,
 		        kept > 0 ? " besides those of administrators" : "");
-		return refuse(error, "max_clients", places->taken, bound);
+		return refuse(error, "max_clients", limits->taken, bound);
 	}
-	if (!administrator && has >= places_share(places)) {
-		places->refused[PLACES_USER]++;
-		(void)snprintf(bound, sizeof(bound), "fewer than %" PRIu32, places_share(places));
+	if (!administrator && has >= client_limits_share(limits)) {
+		limits->refused[CLIENT_LIMITS_USER]++;
+		(void)snprintf(bound, sizeof(bound), "fewer than %" PRIu32, client_limits_share(limits));
 		(void)ft_fail(error, FT_E_BUSY,
 		        "user %" PRIu32 " has %" PRIu32
 		        " connections, and clients_per_user allows no more than %" PRIu32,
-		        user, has, places_share(places));
+		        user, has, client_limits_share(limits));
 		return refuse(error, "clients_per_user", has, bound);
 	}
-	return add(places, found, user, error);
+	return add(limits, found, user, error);
 }
 
-void places_leave(struct places *places, uint32_t user)
+void client_limits_leave(struct client_limits *limits, uint32_t user)
 {
-	struct place_count *found = find(places, user);
+	struct place_count *found = find(limits, user);
 
 	if (found == NULL)
 		return;
-	places->taken--;
+	limits->taken--;
 	if (--found->count == 0)
-		*found = places->list[--places->length];
+		*found = limits->list[--limits->length];
 }
 
-struct place_count places_busiest(const struct places *places)
+struct place_count client_limits_busiest(const struct client_limits *limits)
 {
 	struct place_count busiest = {0};
 
-	for (uint32_t i = 0; i < places->length; i++) {
-		if (places->list[i].count > busiest.count)
-			busiest = places->list[i];
+	for (uint32_t i = 0; i < limits->length; i++) {
+		if (limits->list[i].count > busiest.count)
+			busiest = limits->list[i];
 	}
 	return busiest;
 }

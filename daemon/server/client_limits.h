@@ -14,13 +14,13 @@ struct place_count {
 	uint32_t user, count;
 };
 
-enum places_refusal {
-	PLACES_FULL, /* of all */
-	PLACES_USER, /* of this user */
+enum client_limits_refusal {
+	CLIENT_LIMITS_FULL, /* of all */
+	CLIENT_LIMITS_USER, /* of this user */
 	PLACES_REFUSALS,
 };
 
-struct places {
+struct client_limits {
 	uint32_t most;              /* of all */
 	const uint64_t *most_asked; /* of one user, as set; may change meanwhile */
 	uint32_t taken;
@@ -30,19 +30,20 @@ struct places {
 };
 
 /* `most` is at least 1. `most_asked` is kept. Nothing is allocated before the first place is taken. */
-void places_init(struct places *places, uint32_t most, const uint64_t *most_asked);
-void places_free(struct places *places);
+void client_limits_init(struct client_limits *limits, uint32_t most, const uint64_t *most_asked);
+void client_limits_free(struct client_limits *limits);
 
 /* Gives a user one, or fails as busy with the setting, what there is and its bound; or for want of memory. */
-int places_take(struct places *places, uint32_t user, bool administrator, struct ft_error *error);
+int client_limits_take(
+        struct client_limits *limits, uint32_t user, bool administrator, struct ft_error *error);
 /* One that was taken. */
-void places_leave(struct places *places, uint32_t user);
+void client_limits_leave(struct client_limits *limits, uint32_t user);
 
 /* That are kept for administrators. */
-uint32_t places_kept(const struct places *places);
+uint32_t client_limits_kept(const struct client_limits *limits);
 /* That one user who is no administrator may have: what is set, and never more than three quarters of all. */
-uint32_t places_share(const struct places *places);
+uint32_t client_limits_share(const struct client_limits *limits);
 /* Who has most, administrators included; count 0 if nobody has any. */
-struct place_count places_busiest(const struct places *places);
+struct place_count client_limits_busiest(const struct client_limits *limits);
 
 #endif

@@ -21,10 +21,10 @@ enum {
 	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to tell the one too many why */
 	PARTIAL_MAX_MS = 30000,    /* from the first bytes of a message to its last */
 	SWEEP_MS = 5000,
-	BREATH_MS = 500, /* after nothing could be accepted */
-	LEAVE_MS = 3000, /* for the last answers to be read */
-	CROWD = 64,      /* sessions, before it matters what they leave behind */
-	THRIFT_MS = 200, /* after the last of those who leave together */
+	ACCEPT_PAUSE_MS = 500, /* after nothing could be accepted */
+	LEAVE_MS = 3000,       /* for the last answers to be read */
+	CROWD = 64,            /* sessions, before it matters what they leave behind */
+	GIVE_BACK_MS = 200,    /* after the last of those who leave together */
 	LOCK_SIZE = sizeof(((struct options *)NULL)->socket) + sizeof(".lock"),
 };
 
@@ -48,10 +48,10 @@ static void give_memory_back(uv_timer_t *timer)
 	(void)malloc_trim(0);
 }
 
-static void watch_thrift(struct server *server)
+static void give_back_soon(struct server *server)
 {
 	if (!server->stopping && server->most >= CROWD && server->count <= server->most / 2)
-		timer_start(&server->thrift, give_memory_back, THRIFT_MS);
+		timer_start(&server->give_back, give_memory_back, GIVE_BACK_MS);
 }
 
 static void session_closed(void *data, struct session *session)
@@ -67,9 +67,9 @@ static void session_closed(void *data, struct session *session)
 	if (session->next != NULL)
 		session->next->previous = session->previous;
 	server->count--;
-	watch_thrift(server);
+	give_back_soon(server);
 	if (session->placed)
-		places_leave(&server->places, session->user);
+		client_limits_leave(&server->limits, session->user);
 	log_line(server->log, LOG_LEVEL_DEBUG, "session closed session=%" PRIu64, session->number);
 	if (server->stopping && server->count == 0)
 		drained(server);
@@ -201,7 +201,7 @@ static void begin_session(struct server *server, int descriptor)
 	server->count++;
 	if (server->count > server->most)
 		server->most = server->count;
-	if (places_take(&server->places, session->user, session->level == ACCESS_ADMIN, &error) != 0) {
+	if (client_limits_take(&server->limits, session->user, session->level == ACCESS_ADMIN, &error) != 0) {
 		log_limited(server->log, &server->full_limit, LOG_LEVEL_WARNING,
 		        "client refused uid=%u pid=%" PRId64 ": %s", session->user, session->process,
 		        error.message);
@@ -228,12 +228,12 @@ static void tell_and_close(int descriptor, const struct ft_error *why)
 
 static void ready_to_accept(uv_poll_t *poll, int status, int events);
 
-static void breathed(uv_timer_t *timer)
+static void accept_again(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
 
 	if (poll_start(&server->poll, UV_READABLE, ready_to_accept) != 0)
-		timer_start(timer, breathed, BREATH_MS);
+		timer_start(timer, accept_again, ACCEPT_PAUSE_MS);
 }
 
 /* One is let in on the reserve and told; where even that does not help, nothing is accepted for a while. Those who are
@@ -274,7 +274,7 @@ static void ready_to_accept(uv_poll_t *poll, int status, int events)
 			return;
 		} else if (!refuse_one(server, errno)) {
 			(void)uv_poll_stop(poll);
-			timer_start(&server->breath, breathed, BREATH_MS);
+			timer_start(&server->accept_pause, accept_again, ACCEPT_PAUSE_MS);
 			return;
 		}
 	} while (ft_monotonic_ns() < until_ns);
@@ -408,8 +408,8 @@ static int bring_back(struct server *server, struct ft_error *error)
 		(void)uv_poll_stop(&server->poll);
 		if (dup3(fresh, server->listener, O_CLOEXEC) < 0)
 			status = ft_fail_errno(error, errno, "cannot use the socket");
-		if (!uv_is_active((uv_handle_t *)&server->breath))
-			breathed(&server->breath);
+		if (!uv_is_active((uv_handle_t *)&server->accept_pause))
+			accept_again(&server->accept_pause);
 	}
 	if (status != 0 && fresh >= 0 && name_stands(server)) {
 		(void)unlink(server->options->socket);
@@ -542,7 +542,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
 	server->common.turns = &server->turns;
-	places_init(&server->places, clients_that_fit(options), &options->clients_per_user);
+	client_limits_init(&server->limits, clients_that_fit(options), &options->clients_per_user);
 	if (descriptor < 0 && bind_socket(server, &server->listener, error) != 0)
 		return -1;
 	if (listen(server->listener, SOMAXCONN) != 0)
@@ -554,13 +554,13 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	turns_init(&server->turns, loop, session_turn);
 	(void)uv_timer_init(loop, &server->sweeper);
 	(void)deadline_init(&server->leaving, loop, leave, server);
-	(void)uv_timer_init(loop, &server->breath);
-	(void)uv_timer_init(loop, &server->thrift);
+	(void)uv_timer_init(loop, &server->accept_pause);
+	(void)uv_timer_init(loop, &server->give_back);
 	server->polled = true;
 	server->poll.data = server;
 	server->sweeper.data = server;
-	server->breath.data = server;
-	server->thrift.data = server;
+	server->accept_pause.data = server;
+	server->give_back.data = server;
 	status = poll_start(&server->poll, UV_READABLE, ready_to_accept);
 	if (status != 0)
 		return ft_fail(
@@ -607,8 +607,8 @@ void server_stop(struct server *server)
 	while (named && (descriptor = accept_one(server)) >= 0)
 		begin_session(server, descriptor);
 	uv_close((uv_handle_t *)&server->poll, NULL);
-	uv_close((uv_handle_t *)&server->breath, NULL);
-	uv_close((uv_handle_t *)&server->thrift, NULL);
+	uv_close((uv_handle_t *)&server->accept_pause, NULL);
+	uv_close((uv_handle_t *)&server->give_back, NULL);
 	close_listener(server);
 	for (struct session *session = server->first; session != NULL; session = session->next) {
 		events_leave(&server->watched, session);
@@ -622,13 +622,13 @@ void server_stop(struct server *server)
 
 void server_free(struct server *server)
 {
-	places_free(&server->places);
+	client_limits_free(&server->limits);
 }
 
 uint64_t server_refused(const struct server *server)
 {
-	return server->undescribed + server->places.refused[PLACES_FULL] +
-	        server->places.refused[PLACES_USER];
+	return server->undescribed + server->limits.refused[CLIENT_LIMITS_FULL] +
+	        server->limits.refused[CLIENT_LIMITS_USER];
 }
 
 bool server_idle(const struct server *server)

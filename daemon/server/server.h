@@ -36,16 +36,16 @@ struct server {
 	struct watch watch;     /* of the directory that it is in */
 	int reserve;            /* a descriptor to be given up, so that the one too many can be told why */
 	uv_poll_t poll;
-	uv_timer_t breath;  /* runs while nothing can be accepted */
-	uv_timer_t thrift;  /* runs once after many have left */
-	uv_timer_t sweeper; /* runs only while a session has half a message, or asks nothing more */
+	uv_timer_t accept_pause; /* runs while nothing can be accepted */
+	uv_timer_t give_back;    /* runs once after many have left */
+	uv_timer_t sweeper;      /* runs only while a session has half a message, or asks nothing more */
 	struct deadline leaving;
 	bool polled; /* the handles above are open */
 	bool stopping;
 	struct session *first;
 	uint32_t count;
 	uint32_t most; /* since memory was given back */
-	struct places places;
+	struct client_limits limits;
 	struct turns turns;
 	struct events watched;
 	uint64_t accepted;

@@ -122,7 +122,7 @@ struct store {
 	void (*broken)(void *data);
 	void (*mended)(void *data);
 	void *changed_data;
-	struct salvage_waits waits;
+	struct repair_waits waits;
 	MDB_dbi dbi; /* the same number in every environment */
 	pthread_t thread;
 	uint64_t clock_base, clock_since; /* what store_clock was, at which monotonic time */

@@ -1,6 +1,6 @@
 /* Answers of the same problem at other values of the scale field, the nearest first.
  *
- * One walk for each direction, each giving ladder values farther and farther away; of the two next ones the
+ * One walk for each direction, each giving scale field values farther and farther away; of the two next ones the
  * nearer is visited first. With a generation, values come from the history too: an answer may be gone since. */
 #include <string.h>
 
@@ -13,17 +13,17 @@ struct walk {
 	uint64_t start; /* the first value of interest */
 	uint64_t bound; /* the last one */
 	bool ended;
-	uint64_t ladder;    /* the next value, unless ended */
+	uint64_t scale;     /* the next value, unless ended */
 	MDB_cursor *answer; /* stands on the next answer, unless answer_ended */
 	MDB_cursor *history;
 	bool answer_ended, history_ended;
-	uint64_t answer_ladder, history_ladder;
+	uint64_t answer_scale, history_scale;
 };
 
 /* Reads where the cursor stands; ends the stream when that is no longer the same problem or past the bound.
  */
 static void take_place(const struct walk *walk, int rc, enum record_kind kind, const MDB_val *at,
-        uint64_t *ladder, bool *ended)
+        uint64_t *scale, bool *ended)
 {
 	struct record_key stem;
 
@@ -32,8 +32,8 @@ static void take_place(const struct walk *walk, int rc, enum record_kind kind, c
 	        memcmp(at->mv_data, stem.data, RECORD_STEM_SIZE) != 0;
 	if (*ended)
 		return;
-	*ladder = record_get_u64((const uint8_t *)at->mv_data + RECORD_STEM_SIZE);
-	*ended = walk->up ? *ladder > walk->bound : *ladder < walk->bound;
+	*scale = record_get_u64((const uint8_t *)at->mv_data + RECORD_STEM_SIZE);
+	*ended = walk->up ? *scale > walk->bound : *scale < walk->bound;
 }
 
 /* Stands on the first key at or above `from` (up), or the last one below it (down). */
@@ -51,29 +51,29 @@ static int seek(MDB_cursor *cursor, const struct record_key *from, bool up, MDB_
 	return rc == 0 ? mdb_cursor_get(cursor, at, &value, MDB_PREV) : rc;
 }
 
-/* Where a cursor must be sought to stand on `ladder` or the next value in the walk's direction. False if
+/* Where a cursor must be sought to stand on `scale field` or the next value in the walk's direction. False if
  * there can be none. */
-static bool place_of(const struct walk *walk, enum record_kind kind, uint64_t ladder, struct record_key *from)
+static bool place_of(const struct walk *walk, enum record_kind kind, uint64_t scale, struct record_key *from)
 {
 	struct store_key key = *walk->key;
 
-	key.problem.ladder = walk->up ? ladder : ladder + 1;
+	key.problem.scale = walk->up ? scale : scale + 1;
 	record_key_problem(from, kind, &key);
-	return walk->up || ladder != UINT64_MAX;
+	return walk->up || scale != UINT64_MAX;
 }
 
-/* The history's value at `ladder` or the next one; all of a value's rows are one. */
-static int seek_history(struct walk *walk, uint64_t ladder)
+/* The history's value at `scale field` or the next one; all of a value's rows are one. */
+static int seek_history(struct walk *walk, uint64_t scale)
 {
 	struct record_key from;
 	MDB_val at;
 	int rc;
 
 	walk->history_ended = true;
-	if (!place_of(walk, RECORD_HISTORY, ladder, &from))
+	if (!place_of(walk, RECORD_HISTORY, scale, &from))
 		return 0;
 	rc = seek(walk->history, &from, walk->up, &at);
-	take_place(walk, rc, RECORD_HISTORY, &at, &walk->history_ladder, &walk->history_ended);
+	take_place(walk, rc, RECORD_HISTORY, &at, &walk->history_scale, &walk->history_ended);
 	return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
@@ -81,15 +81,15 @@ static void choose_next(struct walk *walk)
 {
 	walk->ended = walk->answer_ended && walk->history_ended;
 	if (walk->answer_ended)
-		walk->ladder = walk->history_ladder;
+		walk->scale = walk->history_scale;
 	else if (walk->history_ended)
-		walk->ladder = walk->answer_ladder;
+		walk->scale = walk->answer_scale;
 	else if (walk->up)
-		walk->ladder = walk->answer_ladder < walk->history_ladder ? walk->answer_ladder
-		                                                          : walk->history_ladder;
+		walk->scale =
+		        walk->answer_scale < walk->history_scale ? walk->answer_scale : walk->history_scale;
 	else
-		walk->ladder = walk->answer_ladder > walk->history_ladder ? walk->answer_ladder
-		                                                          : walk->history_ladder;
+		walk->scale =
+		        walk->answer_scale > walk->history_scale ? walk->answer_scale : walk->history_scale;
 }
 
 static int start_walk(struct walk *walk, uint64_t generation)
@@ -108,7 +108,7 @@ static int start_walk(struct walk *walk, uint64_t generation)
 	if (rc != 0)
 		return rc;
 	rc = seek(walk->answer, &from, walk->up, &at);
-	take_place(walk, rc, RECORD_ANSWER, &at, &walk->answer_ladder, &walk->answer_ended);
+	take_place(walk, rc, RECORD_ANSWER, &at, &walk->answer_scale, &walk->answer_ended);
 	if (rc != 0 && rc != MDB_NOTFOUND)
 		return rc;
 	if (generation != 0) {
@@ -124,19 +124,19 @@ static int start_walk(struct walk *walk, uint64_t generation)
 
 static int advance(struct walk *walk)
 {
-	uint64_t passed = walk->ladder;
+	uint64_t passed = walk->scale;
 	MDB_val at, value;
 	int rc = 0;
 
-	if (!walk->history_ended && walk->history_ladder == passed) {
+	if (!walk->history_ended && walk->history_scale == passed) {
 		if (passed == walk->bound)
 			walk->history_ended = true;
 		else
 			rc = seek_history(walk, walk->up ? passed + 1 : passed - 1);
 	}
-	if (rc == 0 && !walk->answer_ended && walk->answer_ladder == passed) {
+	if (rc == 0 && !walk->answer_ended && walk->answer_scale == passed) {
 		rc = mdb_cursor_get(walk->answer, &at, &value, walk->up ? MDB_NEXT : MDB_PREV);
-		take_place(walk, rc, RECORD_ANSWER, &at, &walk->answer_ladder, &walk->answer_ended);
+		take_place(walk, rc, RECORD_ANSWER, &at, &walk->answer_scale, &walk->answer_ended);
 		if (rc == MDB_NOTFOUND)
 			rc = 0;
 	}
@@ -152,17 +152,17 @@ static void end_walk(struct walk *walk)
 		mdb_cursor_close(walk->history);
 }
 
-/* Whether `below` is as near to `ladder` as `above` is, or nearer: ladder/below <= above/ladder, in integers.
+/* Whether `below` is as near to `scale field` as `above` is, or nearer: scale field/below <= above/scale field, in integers.
  */
-static bool below_first(uint64_t below, uint64_t above, uint64_t ladder)
+static bool below_first(uint64_t below, uint64_t above, uint64_t scale)
 {
 	__extension__ typedef unsigned __int128 wide;
 
-	return (wide)ladder * ladder <= (wide)below * above;
+	return (wide)scale * scale <= (wide)below * above;
 }
 
 static int visit_near(struct walk *down, struct walk *up, unsigned most, uint64_t generation,
-        bool (*visit)(void *data, uint64_t ladder, const struct store_answer *answer), void *data,
+        bool (*visit)(void *data, uint64_t scale, const struct store_answer *answer), void *data,
         struct ft_error *error)
 {
 	struct store *store = down->store;
@@ -179,16 +179,16 @@ static int visit_near(struct walk *down, struct walk *up, unsigned most, uint64_
 		else if (up->ended)
 			next = down;
 		else
-			next = below_first(down->ladder, up->ladder, key.problem.ladder) ? down : up;
+			next = below_first(down->scale, up->scale, key.problem.scale) ? down : up;
 		struct store_key at = key;
-		at.problem.ladder = next->ladder;
+		at.problem.scale = next->scale;
 		found = generation == 0 ? store_find_answer(store, &at, &answer, &damaged, error)
 		                        : store_find_answer_at(store, &at, generation, &answer, error);
 		if (found < 0)
 			return -1;
 		if (found == 1) {
 			most--;
-			if (!visit(data, next->ladder, &answer))
+			if (!visit(data, next->scale, &answer))
 				return 0;
 		}
 		rc = advance(next);
@@ -202,10 +202,10 @@ static int visit_near(struct walk *down, struct walk *up, unsigned most, uint64_
 
 int store_near_answers(struct store *store, const struct store_key *key, uint64_t low, uint64_t high,
         unsigned most, uint64_t generation,
-        bool (*visit)(void *data, uint64_t ladder, const struct store_answer *answer), void *data,
+        bool (*visit)(void *data, uint64_t scale, const struct store_answer *answer), void *data,
         struct ft_error *error)
 {
-	uint64_t ladder = key->problem.ladder;
+	uint64_t scale = key->problem.scale;
 	struct walk down = {.store = store, .key = key, .up = false, .bound = low};
 	struct walk up = {.store = store, .key = key, .up = true, .bound = high};
 	int rc = 0, outcome = -1;
@@ -215,12 +215,12 @@ int store_near_answers(struct store *store, const struct store_key *key, uint64_
 	if (generation != 0 && store_check_generation(store, generation, error) != 0)
 		return -1;
 	down.ended = up.ended = true;
-	if (ladder > 0) {
-		down.start = ladder - 1 < high ? ladder - 1 : high;
+	if (scale > 0) {
+		down.start = scale - 1 < high ? scale - 1 : high;
 		rc = start_walk(&down, generation);
 	}
-	if (rc == 0 && ladder < UINT64_MAX) {
-		up.start = ladder + 1 > low ? ladder + 1 : low;
+	if (rc == 0 && scale < UINT64_MAX) {
+		up.start = scale + 1 > low ? scale + 1 : low;
 		rc = start_walk(&up, generation);
 	}
 	if (rc != 0)

@@ -357,7 +357,7 @@ static void key_of_place(const uint8_t *at, struct store_key *key)
 	key->kernel = record_get_u32(at);
 	key->device = record_get_u32(at + 4);
 	memcpy(key->problem.hash, at + 8, sizeof(key->problem.hash));
-	key->problem.ladder = record_get_u64(at + 8 + sizeof(key->problem.hash));
+	key->problem.scale = record_get_u64(at + 8 + sizeof(key->problem.hash));
 }
 
 static int walk_answers(struct store *store, MDB_cursor *answers, MDB_cursor *history, uint64_t generation,

@@ -530,7 +530,7 @@ void record_write_trials(struct ft_writer *writer, const struct trials *trials)
 	record_write_problem(writer, &trials->problem);
 	ft_write_uint(writer, trials->seed);
 	ft_write_uint(writer, trials->rounds);
-	ft_write_uint(writer, trials->standard);
+	ft_write_uint(writer, trials->default_index);
 	ft_write_int(writer, trials->winner);
 	ft_write_bool(writer, trials->conclusive);
 	ft_write_uint(writer, trials->sweep_ns);
@@ -623,7 +623,7 @@ static bool read_trials_head(struct ft_cursor *cursor, struct trials *trials)
 	if (!ft_read_array(cursor, &elements) || elements != TRIALS_ELEMENTS ||
 	        !ft_read_text_into(cursor, trials->kernel, sizeof(trials->kernel)) ||
 	        !read_problem(cursor, &trials->problem) || !ft_read_uint(cursor, &trials->seed) ||
-	        !read_u32(cursor, &trials->rounds) || !read_u32(cursor, &trials->standard) ||
+	        !read_u32(cursor, &trials->rounds) || !read_u32(cursor, &trials->default_index) ||
 	        !ft_read_int(cursor, &winner) || winner < -1 || winner > INT32_MAX ||
 	        !ft_read_bool(cursor, &trials->conclusive) || !ft_read_uint(cursor, &trials->sweep_ns) ||
 	        !ft_read_text_into(cursor, trials->method, sizeof(trials->method)) ||
@@ -664,7 +664,7 @@ struct trials *record_read_trials(struct ft_view body, bool *sound)
 	}
 	/* Indices are used without further checks by whoever reads the set. */
 	*sound = (trials->winner < 0 || (uint32_t)trials->winner < count) &&
-	        (count == 0 || trials->standard < count);
+	        (count == 0 || trials->default_index < count);
 	for (uint32_t i = 0; *sound && i < count; i++)
 		*sound = trials->trial[i].same_as < count;
 	if (!*sound)

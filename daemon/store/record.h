@@ -15,8 +15,8 @@ enum {
 	RECORD_CHECKSUM_SIZE = 8,
 
 	RECORD_KEY_MAX = 256,
-	RECORD_PROBLEM_SIZE = 33, /* kind, kernel, device, hash, ladder */
-	RECORD_STEM_SIZE = 25,    /* of these, all before the ladder */
+	RECORD_PROBLEM_SIZE = 33, /* kind, kernel, device, hash, scale field */
+	RECORD_STEM_SIZE = 25,    /* of these, all before the scale field */
 	RECORD_HISTORY_SIZE = RECORD_PROBLEM_SIZE + 8,
 	RECORD_TRIALS_SIZE = RECORD_PROBLEM_SIZE + 4,
 	RECORD_IDENTITY_SIZE = 13,

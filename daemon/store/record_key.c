@@ -62,19 +62,19 @@ void record_key_problem(struct record_key *key, enum record_kind kind, const str
 	add_u32(key, problem->device);
 	memcpy(key->data + key->length, problem->problem.hash, sizeof(problem->problem.hash));
 	key->length += sizeof(problem->problem.hash);
-	add_u64(key, problem->problem.ladder);
+	add_u64(key, problem->problem.scale);
 }
 
 bool record_key_read_problem(const uint8_t *data, size_t length, struct store_key *problem)
 {
-	enum { KIND = 1, IDS = 8, HASH = sizeof(problem->problem.hash), LADDER = 8 };
+	enum { KIND = 1, IDS = 8, HASH = sizeof(problem->problem.hash), SCALE = 8 };
 
-	if (length < KIND + IDS + HASH + LADDER)
+	if (length < KIND + IDS + HASH + SCALE)
 		return false;
 	problem->kernel = record_get_u32(data + KIND);
 	problem->device = record_get_u32(data + KIND + 4);
 	memcpy(problem->problem.hash, data + KIND + IDS, HASH);
-	problem->problem.ladder = record_get_u64(data + KIND + IDS + HASH);
+	problem->problem.scale = record_get_u64(data + KIND + IDS + HASH);
 	return true;
 }
 

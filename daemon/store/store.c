@@ -407,7 +407,7 @@ int store_open(
 	store->broken = options->broken;
 	store->mended = options->mended;
 	store->changed_data = options->changed_data;
-	store->waits = (struct salvage_waits){options->waits, options->changed_data};
+	store->waits = (struct repair_waits){options->waits, options->changed_data};
 	store->limits = options->limits != NULL ? *options->limits : store_limits_usual;
 	store->map_bytes = options->map_bytes != 0 ? options->map_bytes : UINT64_C(16) << 30;
 	store->reader_at = SIZE_MAX;

@@ -65,7 +65,7 @@ struct store_options {
 
 /* Takes the directory's lock, checks what is there, opens or creates. Errors are for people: not writable, in
  * use (with the holder's pid), a network file system, written by a newer flytune or another LMDB (left as it
- * is). A store that is damaged is moved aside with the date, what can be salvaged is kept, and `log` says how
+ * is). A store that is damaged is moved aside with the date, what can be repaired is kept, and `log` says how
  * much. */
 int store_open(
         struct store **store, uv_loop_t *loop, const struct store_options *options, struct ft_error *error);
@@ -121,12 +121,12 @@ int store_get_answer(struct store *store, const struct store_key *key, struct st
         struct ft_error *error);
 int store_get_answer_at(struct store *store, const struct store_key *key, uint64_t generation,
         struct store_answer *answer, struct ft_error *error);
-/* Visits up to `most` answers of the same problem but for the ladder, with low <= ladder <= high, nearest to
- * key->problem.ladder first (least |log ratio|, ties to the smaller), leaving that value itself out, until
+/* Visits up to `most` answers of the same problem but for the scale field, with low <= scale field <= high, nearest to
+ * key->problem.scale field first (least |log ratio|, ties to the smaller), leaving that value itself out, until
  * `visit` returns false. `generation` 0: as they are now. */
 int store_near_answers(struct store *store, const struct store_key *key, uint64_t low, uint64_t high,
         unsigned most, uint64_t generation,
-        bool (*visit)(void *data, uint64_t ladder, const struct store_answer *answer), void *data,
+        bool (*visit)(void *data, uint64_t scale, const struct store_answer *answer), void *data,
         struct ft_error *error);
 /* Where a walk over all answers goes on; all zero: at the first. */
 struct store_place {

@@ -35,9 +35,9 @@ struct trials {
 	char kernel[FT_NAME_SIZE];
 	struct ft_problem problem; /* whole */
 	uint64_t seed;
-	uint32_t rounds;   /* measured so far, over all starts */
-	uint32_t standard; /* index of the default */
-	int32_t winner;    /* -1: none decided */
+	uint32_t rounds;        /* measured so far, over all starts */
+	uint32_t default_index; /* index of the default */
+	int32_t winner;         /* -1: none decided */
 	bool conclusive;
 	bool busy;         /* something else used the device; not kept with the trials */
 	uint64_t sweep_ns; /* time spent sweeping, over all starts */

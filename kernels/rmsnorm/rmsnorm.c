@@ -137,14 +137,15 @@ static const struct ft_schema *schema_for(const char *kind)
 	return is_cpu(kind) ? &rmsnorm_cpu_schema : &rmsnorm_gpu_schema;
 }
 
-static void standard(const struct ft_problem *given, const struct ft_traits *traits, struct ft_config *config)
+static void default_config(
+        const struct ft_problem *given, const struct ft_traits *traits, struct ft_config *config)
 {
 	struct rmsnorm_problem problem = rmsnorm_unpack(given);
 
 	if (is_cpu(traits->kind))
-		rmsnorm_cpu_standard(&problem, traits, config);
+		rmsnorm_cpu_default(&problem, traits, config);
 	else
-		rmsnorm_gpu_standard(&problem, traits, config);
+		rmsnorm_gpu_default(&problem, traits, config);
 }
 
 static int space_of(const struct ft_problem *given, const struct ft_traits *traits, struct ft_space *space,
@@ -153,7 +154,7 @@ static int space_of(const struct ft_problem *given, const struct ft_traits *trai
 	struct rmsnorm_problem problem = rmsnorm_unpack(given);
 
 	space->count = 0;
-	space->standard = 0;
+	space->default_index = 0;
 	return is_cpu(traits->kind) ? rmsnorm_cpu_space(&problem, traits, space, error)
 	                            : rmsnorm_gpu_space(&problem, traits, space, error);
 }
@@ -188,7 +189,7 @@ void rmsnorm_config_of(const struct ft_schema *schema, const int64_t *value, str
 }
 
 int rmsnorm_space_add(struct ft_space *space, const struct ft_config *config,
-        const struct ft_config *standard_config, const char *pruned, struct ft_error *error)
+        const struct ft_config *default_config, const char *pruned, struct ft_error *error)
 {
 	if (space->count == FT_SPACE_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE, "the space has more than %d configs", FT_SPACE_MAX);
@@ -196,8 +197,8 @@ int rmsnorm_space_add(struct ft_space *space, const struct ft_config *config,
 
 	space->config[index] = *config;
 	space->pruned[index][0] = '\0';
-	if (ft_config_equal(config, standard_config))
-		space->standard = index;
+	if (ft_config_equal(config, default_config))
+		space->default_index = index;
 	else if (pruned)
 		snprintf(space->pruned[index], sizeof space->pruned[index], "%s", pruned);
 	return 0;
@@ -208,7 +209,7 @@ const struct ft_kernel ft_kernel_rmsnorm = {
         .schema = schema_for,
         .check = check,
         .bytes = bytes,
-        .standard = standard,
+        .default_config = default_config,
         .space = space_of,
         .check_config = check_config,
         .tensors = tensors_of,

@@ -42,7 +42,7 @@ uint64_t rmsnorm_bytes(const struct rmsnorm_problem *problem);
 
 /* The part of a schema that every kind shares. */
 #define RMSNORM_SCHEMA_FIELDS                                                                    \
-	.kernel = "rmsnorm", .revision = RMSNORM_REVISION, .ladder = "m", .field_count = 5,      \
+	.kernel = "rmsnorm", .revision = RMSNORM_REVISION, .scale = "m", .field_count = 5,       \
 	.field = {                                                                               \
 	        {.name = "m", .min = 1, .max = INT64_C(1) << 40, .help = "rows"},                \
 	        {.name = "n", .min = 1, .max = RMSNORM_N_MAX, .help = "elements of a row"},      \
@@ -63,7 +63,7 @@ uint64_t rmsnorm_bytes(const struct rmsnorm_problem *problem);
 	}
 
 extern const struct ft_schema rmsnorm_cpu_schema;
-void rmsnorm_cpu_standard(
+void rmsnorm_cpu_default(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, struct ft_config *config);
 int rmsnorm_cpu_space(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         struct ft_space *space, struct ft_error *error);
@@ -72,7 +72,7 @@ int rmsnorm_cpu_check_config(const struct rmsnorm_problem *problem, const struct
         const struct ft_config *config, struct ft_error *error);
 
 extern const struct ft_schema rmsnorm_gpu_schema;
-void rmsnorm_gpu_standard(
+void rmsnorm_gpu_default(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, struct ft_config *config);
 int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
         struct ft_space *space, struct ft_error *error);
@@ -82,8 +82,8 @@ int rmsnorm_gpu_check_config(const struct rmsnorm_problem *problem, const struct
 /* Fills a config with values in the order of a schema's knobs. */
 void rmsnorm_config_of(const struct ft_schema *schema, const int64_t *value, struct ft_config *config);
 /* Appends a member; `pruned` is why it cannot win, NULL or "" if it may. The default, once it comes by, is
- * never pruned and becomes space->standard. */
+ * never pruned and becomes space->default_index. */
 int rmsnorm_space_add(struct ft_space *space, const struct ft_config *config,
-        const struct ft_config *standard, const char *pruned, struct ft_error *error);
+        const struct ft_config *default_config, const char *pruned, struct ft_error *error);
 
 #endif

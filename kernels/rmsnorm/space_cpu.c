@@ -94,7 +94,7 @@ static bool shares_rows(const struct rmsnorm_problem *problem, uint64_t threads)
  * the hardware's own prefetching likes, with some tasks a thread; long rows, where there are fewer than
  * threads, shared; streaming where fetching the output's lines would cost more than finding them in a cache
  * later may save. */
-void rmsnorm_cpu_standard(
+void rmsnorm_cpu_default(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, struct ft_config *config)
 {
 	const struct ft_knob_def *rows = &rmsnorm_cpu_schema.knob[ROWS];
@@ -171,9 +171,9 @@ int rmsnorm_cpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 	static const int order[] = {ROWS, UNROLL, STREAM, PREFETCH, SPLIT}; /* fastest first */
 	int64_t choice[THREAD_CHOICES];
 	uint32_t choices = thread_choices(traits, choice);
-	struct ft_config standard;
+	struct ft_config default_config;
 
-	rmsnorm_cpu_standard(problem, traits, &standard);
+	rmsnorm_cpu_default(problem, traits, &default_config);
 	for (uint32_t threads = 0; threads < choices; threads++) {
 		uint64_t fewer = threads > 0 ? started(choice[threads - 1], traits) : 0;
 		uint32_t index[KNOBS] = {0};
@@ -188,7 +188,7 @@ int rmsnorm_cpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 			        index[ROWS] > 0 ? (uint64_t)knob[ROWS].value[index[ROWS] - 1] : 0;
 
 			rmsnorm_config_of(&rmsnorm_cpu_schema, value, &config);
-			if (rmsnorm_space_add(space, &config, &standard,
+			if (rmsnorm_space_add(space, &config, &default_config,
 			            why_not(problem, value, started(choice[threads], traits), fewer,
 			                    rows_before),
 			            error) < 0)

@@ -223,7 +223,7 @@ static bool waits(const struct rmsnorm_problem *problem, const struct ft_traits 
  * vectors a thread, all blocks there at once, hints for the caches. Far beyond the last cache, reading a row
  * twice beats holding it in registers, as more blocks are under way; so does loading the weight late where
  * holding both takes 127 registers and the row alone 80. */
-static void nvidia_standard(
+static void nvidia_default(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
 {
 	enum traffic traffic = traffic_of(problem, traits);
@@ -256,8 +256,7 @@ static void nvidia_standard(
 
 /* One wave a row up to 512 elements of 16 bits, 256 threads from 2048 on, 512 beyond 8192; the order of a
  * row's sum is the same for every m. */
-static void amd_standard(
-        const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
+static void amd_default(const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
 {
 	uint64_t row_vectors = vectors(problem);
 	bool few = problem->m < 256;
@@ -292,15 +291,15 @@ static void settle(const struct rmsnorm_problem *problem, const struct ft_traits
 		value[RMSNORM_PASSES] = 2;
 }
 
-void rmsnorm_gpu_standard(
+void rmsnorm_gpu_default(
         const struct rmsnorm_problem *problem, const struct ft_traits *traits, struct ft_config *config)
 {
 	int64_t value[RMSNORM_KNOBS] = {0};
 
 	if (is_amd(traits))
-		amd_standard(problem, traits, value);
+		amd_default(problem, traits, value);
 	else
-		nvidia_standard(problem, traits, value);
+		nvidia_default(problem, traits, value);
 	settle(problem, traits, value);
 	rmsnorm_config_of(&rmsnorm_gpu_schema, value, config);
 }
@@ -308,7 +307,7 @@ void rmsnorm_gpu_standard(
 struct adding {
 	const struct rmsnorm_problem *problem;
 	const struct ft_traits *traits;
-	struct ft_config standard;
+	struct ft_config default_config;
 	struct ft_space *space;
 	struct ft_error *error;
 };
@@ -321,7 +320,7 @@ static int add(struct adding *adding, const int64_t *value, const char *pruned)
 	for (uint32_t i = 0; i < adding->space->count; i++)
 		if (ft_config_equal(&adding->space->config[i], &config))
 			return 0;
-	return rmsnorm_space_add(adding->space, &config, &adding->standard, pruned, adding->error);
+	return rmsnorm_space_add(adding->space, &config, &adding->default_config, pruned, adding->error);
 }
 
 /* Why a config with these threads a row cannot win; NULL if it may. */
@@ -341,7 +340,7 @@ static const char *idle(const struct rmsnorm_problem *problem, uint64_t row_thre
 static int add_plain(struct adding *adding)
 {
 	bool amd = is_amd(adding->traits), small = traffic_of(adding->problem, adding->traits) == SMALL;
-	int64_t hint = amd ? adding->standard.knob[RMSNORM_NONTEMPORAL].value : small ? 3 : 0;
+	int64_t hint = amd ? adding->default_config.knob[RMSNORM_NONTEMPORAL].value : small ? 3 : 0;
 	int64_t weight = amd ? 1 : 3;
 
 	for (int64_t block = 128; block <= 1024; block *= 2)
@@ -423,7 +422,7 @@ static int add_exact(struct adding *adding)
 	int64_t value[RMSNORM_KNOBS];
 
 	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
-		value[i] = adding->standard.knob[i].value;
+		value[i] = adding->default_config.knob[i].value;
 	if (slots(adding->problem, (uint64_t)value[RMSNORM_ROW_THREADS]) < 4 || value[RMSNORM_PASSES] == 2)
 		return 0;
 	value[RMSNORM_WAVES_EXACT] = 1;
@@ -556,7 +555,7 @@ static void sort_space(struct ft_space *space)
 {
 	for (uint32_t i = 1; i < space->count; i++) {
 		struct ft_config config = space->config[i];
-		bool is_standard = space->standard == i;
+		bool is_default = space->default_index == i;
 		char pruned[sizeof space->pruned[0]];
 		uint32_t at = i;
 
@@ -567,13 +566,13 @@ static void sort_space(struct ft_space *space)
 		        at--) {
 			space->config[at] = space->config[at - 1];
 			memcpy(space->pruned[at], space->pruned[at - 1], sizeof pruned);
-			if (space->standard == at - 1)
-				space->standard = at;
+			if (space->default_index == at - 1)
+				space->default_index = at;
 		}
 		space->config[at] = config;
 		memcpy(space->pruned[at], pruned, sizeof pruned);
-		if (is_standard)
-			space->standard = at;
+		if (is_default)
+			space->default_index = at;
 	}
 }
 
@@ -583,13 +582,13 @@ int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_tra
 	struct adding adding = {.problem = problem, .traits = traits, .space = space, .error = error};
 	int64_t value[RMSNORM_KNOBS];
 
-	rmsnorm_gpu_standard(problem, traits, &adding.standard);
+	rmsnorm_gpu_default(problem, traits, &adding.default_config);
 	if (is_amd(traits) ? add_amd(&adding) < 0 || add_exact(&adding) < 0 : add_nvidia(&adding) < 0)
 		return -1;
 	if (add_plain(&adding) < 0)
 		return -1;
 	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
-		value[i] = adding.standard.knob[i].value;
+		value[i] = adding.default_config.knob[i].value;
 	if (add(&adding, value, NULL) < 0)
 		return -1;
 	sort_space(space);

@@ -47,12 +47,12 @@ struct ft_backend_sweep {
 	const char *code_dir; /* NULL: keep no code */
 	size_t count;
 	const struct ft_config *config;
-	size_t standard; /* index of the default */
+	size_t default_index; /* index of the default */
 };
 
 /* What the system says of the time since it was asked last. */
-struct ft_weather {
-	bool rough;      /* what was measured meanwhile was disturbed */
+struct ft_interference {
+	bool disturbed;  /* what was measured meanwhile was disturbed */
 	char reason[96]; /* in plain words, for the report; "": nothing is to be said */
 };
 
@@ -75,7 +75,7 @@ struct ft_backend {
 	 * figure. May take a tenth of a second. NULL: never known. */
 	bool (*load)(struct ft_backend *self, size_t device, unsigned *percent);
 	/* Between the rounds of a sweep; takes no more than a millisecond. NULL: nothing is known. */
-	void (*weather)(struct ft_backend *self, struct ft_weather *weather);
+	void (*interference)(struct ft_backend *self, struct ft_interference *interference);
 	/* The first rounds of a race are spread over at least so long, for what disturbs a device may last longer than
 	 * a few rounds do. 0: not at all. */
 	uint64_t spread_ns;
@@ -105,7 +105,7 @@ struct ft_backend {
 	 * it leaves by the deadline. */
 	int (*warm)(struct ft_backend *self, struct ft_error *error);
 	/* One more part of a sample of one config; 0 in `sample_ps` while there are more to come. Parts of others
-	 * are measured in between, so that all samples of a round see the same weather. When it is whole:
+	 * are measured in between, so that all samples of a round see the same interference. When it is whole:
 	 * picoseconds a launch, caches cold as stated in `method`. The first sample of each config in a sweep is
 	 * thrown away, so it may size that config's batch and be no more than a sign. 0, -1 or FT_BACKEND_LOST. */
 	int (*measure)(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);

@@ -59,7 +59,7 @@ static int list_devices(struct ft_backend *backend)
 	return 0;
 }
 
-struct wish {
+struct candidate {
 	const struct ft_kernel *kernel;
 	struct ft_problem given;
 	size_t device;
@@ -98,21 +98,21 @@ static int set_field(const struct ft_schema *schema, struct ft_problem *problem,
 	return ft_fail(error, FT_E_UNKNOWN_FIELD, "%s has no field %s", schema->kernel, name);
 }
 
-static int set_option(struct wish *wish, const struct ft_backend *backend, const char *name,
+static int set_option(struct candidate *candidate, const struct ft_backend *backend, const char *name,
         const char *value, struct ft_error *error)
 {
 	int64_t number = 0;
 	if (strcmp(name, "device") == 0) {
 		for (size_t i = 0; i < backend->device_count; i++) {
 			if (strcmp(backend->device[i].shown.id, value) == 0) {
-				wish->device = i;
+				candidate->device = i;
 				return 1;
 			}
 		}
 		return ft_fail(error, FT_E_UNKNOWN_DEVICE, "no device is called %s", value);
 	}
 	if (strcmp(name, "code_dir") == 0) {
-		wish->code_dir = value;
+		candidate->code_dir = value;
 		return 1;
 	}
 	if (strcmp(name, "seed") != 0 && strcmp(name, "budget") != 0 && strcmp(name, "max_rounds") != 0 &&
@@ -121,21 +121,21 @@ static int set_option(struct wish *wish, const struct ft_backend *backend, const
 	if (parse_whole(value, &number) < 0 || number < 0)
 		return ft_fail_field(error, FT_E_BAD_VALUE, name, value, "a whole number of 0 or more");
 	if (strcmp(name, "seed") == 0)
-		wish->seed = (uint64_t)number;
+		candidate->seed = (uint64_t)number;
 	else if (strcmp(name, "budget") == 0)
-		wish->budget_ns = (uint64_t)number * 1000000000U;
+		candidate->budget_ns = (uint64_t)number * 1000000000U;
 	else if (strcmp(name, "max_rounds") == 0)
-		wish->max_rounds = number > FT_ROUNDS_MAX ? FT_ROUNDS_MAX : (uint64_t)number;
+		candidate->max_rounds = number > FT_ROUNDS_MAX ? FT_ROUNDS_MAX : (uint64_t)number;
 	else
-		wish->band_ppm = number > 1000000 ? 1000000 : (uint64_t)number;
+		candidate->band_ppm = number > 1000000 ? 1000000 : (uint64_t)number;
 	return 1;
 }
 
-static int parse(
-        int argc, char **argv, const struct ft_backend *backend, struct wish *wish, struct ft_error *error)
+static int parse(int argc, char **argv, const struct ft_backend *backend, struct candidate *candidate,
+        struct ft_error *error)
 {
-	wish->kernel = ft_kernel_find(argv[2]);
-	if (!wish->kernel)
+	candidate->kernel = ft_kernel_find(argv[2]);
+	if (!candidate->kernel)
 		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "no kernel is called %s", argv[2]);
 	for (int i = 3; i < argc; i++) {
 		char name[FT_NAME_SIZE];
@@ -147,16 +147,16 @@ static int parse(
 				*c = '_';
 		}
 		if (strcmp(name, "all") == 0) {
-			wish->all = true;
+			candidate->all = true;
 			continue;
 		}
 		if (i + 1 == argc)
 			return ft_fail(error, FT_E_BAD_REQUEST, "%s needs a value", argv[i]);
-		int known = set_option(wish, backend, name, argv[++i], error);
+		int known = set_option(candidate, backend, name, argv[++i], error);
 		if (known < 0 ||
 		        (known == 0 &&
-		                set_field(wish->kernel->schema(backend->kind), &wish->given, name, argv[i],
-		                        error) < 0))
+		                set_field(candidate->kernel->schema(backend->kind), &candidate->given, name,
+		                        argv[i], error) < 0))
 			return -1;
 	}
 	return 0;
@@ -239,7 +239,7 @@ static void print_trial(const struct ft_sweep *sweep, size_t index, size_t winne
 		        standing->ratio, standing->rounds);
 	else
 		printf(" %11s  %8s %8s %7s %6s", "", "", "", "", "");
-	printf("  %s%s%s\n", mark, index == sweep->standard ? " default" : "",
+	printf("  %s%s%s\n", mark, index == sweep->default_index ? " default" : "",
 	        trial->reason[0]         ? trial->reason
 	                : trial->dropped ? " dropped"
 	                                 : "");
@@ -275,29 +275,29 @@ static int report(const struct ft_sweep *sweep, const struct ft_sweep_reply *rep
 	return 0;
 }
 
-static int run(struct ft_backend *backend, const struct wish *wish, struct ft_error *error)
+static int run(struct ft_backend *backend, const struct candidate *candidate, struct ft_error *error)
 {
-	const struct ft_schema *schema = wish->kernel->schema(backend->kind);
+	const struct ft_schema *schema = candidate->kernel->schema(backend->kind);
 	struct ft_space *space = calloc(1, sizeof(*space));
-	struct ft_sweep sweep = {.kernel = wish->kernel,
-	        .device = wish->device,
-	        .seed = wish->seed,
-	        .code_dir = wish->code_dir,
-	        .budget_ns = wish->budget_ns,
+	struct ft_sweep sweep = {.kernel = candidate->kernel,
+	        .device = candidate->device,
+	        .seed = candidate->seed,
+	        .code_dir = candidate->code_dir,
+	        .budget_ns = candidate->budget_ns,
 	        .rule = ft_rule_usual};
 	int status = -1;
 	if (!space)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a space");
-	if (wish->max_rounds)
-		sweep.rule.max_rounds = (uint32_t)wish->max_rounds;
-	if (wish->band_ppm)
-		sweep.rule.band_ppm = (uint32_t)wish->band_ppm;
-	if (ft_problem_admit(wish->kernel, schema, &wish->given, &sweep.problem, error) < 0 ||
-	        wish->kernel->space(&sweep.problem, &backend->device[wish->device].traits, space, error) <
-	                0 ||
+	if (candidate->max_rounds)
+		sweep.rule.max_rounds = (uint32_t)candidate->max_rounds;
+	if (candidate->band_ppm)
+		sweep.rule.band_ppm = (uint32_t)candidate->band_ppm;
+	if (ft_problem_admit(candidate->kernel, schema, &candidate->given, &sweep.problem, error) < 0 ||
+	        candidate->kernel->space(
+	                &sweep.problem, &backend->device[candidate->device].traits, space, error) < 0 ||
 	        ft_sweep_init(&sweep, space->count, error) < 0)
 		goto out;
-	sweep.standard = space->standard;
+	sweep.default_index = space->default_index;
 	for (size_t i = 0; i < space->count; i++) {
 		struct ft_sweep_trial *trial = &sweep.trial[i];
 		trial->config = space->config[i];
@@ -324,7 +324,7 @@ static int run(struct ft_backend *backend, const struct wish *wish, struct ft_er
 	if (status == 0) {
 		double seconds =
 		        (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-		status = report(&sweep, &reply, wish->all, seconds);
+		status = report(&sweep, &reply, candidate->all, seconds);
 	} else if (status == FT_BACKEND_LOST) {
 		ft_fail(error, FT_E_RUNNER, "the device was lost");
 	}
@@ -337,7 +337,7 @@ out:
 int ft_runner_by_hand(int argc, char **argv, struct ft_backend *backend)
 {
 	struct ft_error error = {0};
-	struct wish wish = {.budget_ns = (uint64_t)BUDGET_S * 1000000000U};
+	struct candidate candidate = {.budget_ns = (uint64_t)BUDGET_S * 1000000000U};
 	if (strcmp(argv[1], "devices") == 0 && argc == 2)
 		return list_devices(backend);
 	if (strcmp(argv[1], "--version") == 0) {
@@ -353,11 +353,11 @@ int ft_runner_by_hand(int argc, char **argv, struct ft_backend *backend)
 		fprintf(stderr, "flytune-runner-%s: no device: %s\n", backend->kind, backend->reason);
 		return STATUS_FAILED;
 	}
-	if (getrandom(&wish.seed, sizeof(wish.seed), 0) != (ssize_t)sizeof(wish.seed))
-		wish.seed = 1;
-	wish.seed &= INT64_MAX;
-	if (parse(argc, argv, backend, &wish, &error) < 0)
+	if (getrandom(&candidate.seed, sizeof(candidate.seed), 0) != (ssize_t)sizeof(candidate.seed))
+		candidate.seed = 1;
+	candidate.seed &= INT64_MAX;
+	if (parse(argc, argv, backend, &candidate, &error) < 0)
 		return complain(backend, &error, STATUS_USAGE);
-	int status = run(backend, &wish, &error);
+	int status = run(backend, &candidate, &error);
 	return status < 0 ? complain(backend, &error, STATUS_FAILED) : status;
 }

@@ -1,6 +1,6 @@
 /* A runner by hand, without a daemon: `devices` and `sweep`. */
-#ifndef FLYTUNE_KERNELS_RUNNER_HAND_H
-#define FLYTUNE_KERNELS_RUNNER_HAND_H
+#ifndef FLYTUNE_KERNELS_RUNNER_MANUAL_H
+#define FLYTUNE_KERNELS_RUNNER_MANUAL_H
 
 #include "kernels/runner/backend.h"
 

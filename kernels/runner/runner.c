@@ -382,7 +382,8 @@ static void space(struct server *server, uint64_t id, struct ft_view body)
 		ft_fail(&error, FT_E_MEMORY, "no memory for a space");
 		goto failed;
 	}
-	struct ft_space_reply answer = {.members = {list.data, list.length}, .standard = members->standard};
+	struct ft_space_reply answer = {
+	        .members = {list.data, list.length}, .default_index = members->default_index};
 	reply(server, id, &ft_space_reply_message, &answer);
 	goto out;
 failed:
@@ -482,7 +483,7 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 		return -1;
 	if (!ft_read_array(&cursor, &count) || count == 0 || count > FT_SPACE_MAX)
 		return ft_fail(error, FT_E_BAD_REQUEST, "a sweep has 1 to %d members", FT_SPACE_MAX);
-	if (request->standard >= count)
+	if (request->default_index >= count)
 		return ft_fail(error, FT_E_BAD_REQUEST, "the default must be one of the members");
 	if (request->rounds > FT_ROUNDS_MAX || request->band_ppm > 1000000 ||
 	        request->min_rounds > FT_ROUNDS_MAX || request->max_rounds > FT_ROUNDS_MAX)
@@ -498,7 +499,7 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 	        .max_rounds = (uint32_t)request->max_rounds};
 	sweep->hasty = request->hasty;
 	sweep->rounds = request->rounds;
-	sweep->standard = request->standard;
+	sweep->default_index = request->default_index;
 	if (ft_sweep_init(sweep, count, error) < 0)
 		return -1;
 

@@ -57,13 +57,14 @@ struct run {
 	uint64_t patience_ns; /* left for waiting */
 	uint64_t pause_ns;    /* of the next wait */
 	uint64_t waited_ns;
-	bool rough;                                             /* the last round was disturbed */
-	char weather[sizeof(((struct ft_weather *)0)->reason)]; /* the last that was to be said of it */
-	size_t *order;                                          /* of a round */
-	uint64_t *sample;                                       /* of the round at hand */
-	bool *asked;                                            /* for a build that is not in yet */
-	bool *built;                                            /* in this process */
-	bool *sampled;                                          /* once at least, thrown away or not */
+	bool disturbed; /* the last round was disturbed */
+	char interference[sizeof(
+	        ((struct ft_interference *)0)->reason)]; /* the last that was to be said of it */
+	size_t *order;                                   /* of a round */
+	uint64_t *sample;                                /* of the round at hand */
+	bool *asked;                                     /* for a build that is not in yet */
+	bool *built;                                     /* in this process */
+	bool *sampled;                                   /* once at least, thrown away or not */
 	bool revived; /* some that were dropped race again, and may have to be built */
 	struct ft_contender *contender;
 	struct ft_writer writer;
@@ -159,7 +160,7 @@ static void decide(struct run *run, bool ended, struct ft_decision *decision)
 		        .dropped = trial->dropped,
 		        .sample_ps = trial->sample_ps};
 	}
-	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->standard, sweep->rounds, ended,
+	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->default_index, sweep->rounds, ended,
 	        sweep->standing, decision);
 }
 
@@ -228,14 +229,14 @@ static bool is_measured(const struct run *run, size_t index)
 	if (trial->out || !trial->verified || !run->built[index])
 		return false;
 	return !trial->dropped ||
-	        (index == sweep->standard && sweep->rounds > run->fresh &&
+	        (index == sweep->default_index && sweep->rounds > run->fresh &&
 	                run->fresh < sweep->rule.min_rounds);
 }
 
 static bool is_wanted(const struct run *run, size_t index)
 {
 	const struct ft_sweep_trial *trial = &run->sweep->trial[index];
-	return !trial->out && (!trial->dropped || index == run->sweep->standard);
+	return !trial->out && (!trial->dropped || index == run->sweep->default_index);
 }
 
 /* ---- build and verify ---- */
@@ -339,8 +340,8 @@ static void tell_same(struct run *run, size_t index, size_t other)
 static bool stands_before(const struct run *run, size_t a, size_t b)
 {
 	const struct ft_sweep *sweep = run->sweep;
-	if (a == sweep->standard || b == sweep->standard)
-		return a == sweep->standard;
+	if (a == sweep->default_index || b == sweep->default_index)
+		return a == sweep->default_index;
 	bool timed_a = sweep->trial[a].sample_ps != NULL;
 	bool timed_b = sweep->trial[b].sample_ps != NULL;
 	if (timed_a != timed_b)
@@ -373,14 +374,14 @@ static int time_the_default_first(struct run *run);
 static int verify_built(struct run *run, size_t index)
 {
 	struct ft_sweep_trial *trial = &run->sweep->trial[index];
-	const bool standard = index == run->sweep->standard;
+	const bool is_default = index == run->sweep->default_index;
 	if (trial->verified)
 		return 0;
-	if (!standard && !has_time(run))
+	if (!is_default && !has_time(run))
 		return RUN_ENDED;
-	int result = verify(run, "verify", index, standard ? run->deadline_ns : race_end_ns(run));
+	int result = verify(run, "verify", index, is_default ? run->deadline_ns : race_end_ns(run));
 	trial->verified = result == 0 && !trial->out;
-	if (!standard)
+	if (!is_default)
 		return result;
 	/* It has to be verified once more. */
 	if (result == RUN_ENDED || (result == 0 && ft_monotonic_ns() >= last_end_ns(run) - run->verify_ns))
@@ -432,7 +433,9 @@ static int take_built(struct run *run, const struct ft_built *built)
 		tell_same(run, other, index);
 	}
 	/* Others are verified while time is left, which the default comes first to tell. */
-	return index == sweep->standard || is_settled(run, sweep->standard) ? verify_built(run, index) : 0;
+	return index == sweep->default_index || is_settled(run, sweep->default_index)
+	        ? verify_built(run, index)
+	        : 0;
 }
 
 static void start_build(struct run *run, size_t index)
@@ -454,23 +457,24 @@ static int build_all(struct run *run, struct ft_error *error)
 	int got, result = 0;
 	run->revived = false;
 	tell_stage(run, "build");
-	if (sweep->standard < sweep->count)
-		start_build(run, sweep->standard);
+	if (sweep->default_index < sweep->count)
+		start_build(run, sweep->default_index);
 	for (size_t i = 0; i < sweep->count; i++) {
-		if (i != sweep->standard)
+		if (i != sweep->default_index)
 			start_build(run, i);
 	}
 	do {
 		struct ft_built built = {0};
 		if (cancelled(run))
 			return RUN_CANCELLED;
-		backend->deadline_ns = is_settled(run, sweep->standard) ? race_end_ns(run) : run->deadline_ns;
+		backend->deadline_ns =
+		        is_settled(run, sweep->default_index) ? race_end_ns(run) : run->deadline_ns;
 		got = backend->build_wait(backend, &built, error);
 		backend->deadline_ns = 0;
 		if (got > 0)
 			result = take_built(run, &built);
 	} while (got > 0 && result == 0);
-	if (got == FT_BACKEND_ENDED && !is_settled(run, sweep->standard))
+	if (got == FT_BACKEND_ENDED && !is_settled(run, sweep->default_index))
 		return RUN_NO_TIME;
 	if (got == -1 || got == FT_BACKEND_LOST)
 		return got;
@@ -520,7 +524,7 @@ static int sample_first(struct run *run, size_t index)
 			return FT_BACKEND_LOST;
 	}
 	run->sampled[index] = true;
-	if (index == run->sweep->standard)
+	if (index == run->sweep->default_index)
 		run->sample_ns = ft_monotonic_ns() - begin;
 	return 0;
 }
@@ -528,7 +532,9 @@ static int sample_first(struct run *run, size_t index)
 /* The default's at any rate: it is to have a time whenever the budget ends. Who has none is not in the race. */
 static int sample_the_new(struct run *run)
 {
-	int result = run->sweep->standard < run->sweep->count ? sample_first(run, run->sweep->standard) : 0;
+	int result = run->sweep->default_index < run->sweep->count
+	        ? sample_first(run, run->sweep->default_index)
+	        : 0;
 	for (size_t i = 0; i < run->sweep->count && result == 0 && !over_budget(run); i++)
 		result = sample_first(run, i);
 	/* From here on none is announced: a stage clears whom to blame. */
@@ -570,7 +576,7 @@ static int time_the_default_first(struct run *run)
 		run->warmed = false;
 		return 0;
 	}
-	int result = sample_first(run, sweep->standard);
+	int result = sample_first(run, sweep->default_index);
 	tell_stage(run, "build");
 	return result;
 }
@@ -637,7 +643,7 @@ static int keep_pace(struct run *run, struct ft_error *error)
 		uint64_t left = race_end_ns(run) > run->began_ns ? race_end_ns(run) - run->began_ns : 0;
 		run->spread_ns = run->backend->spread_ns < left / 2 ? run->backend->spread_ns : left / 2;
 	}
-	if (run->rough && run->patience_ns > 0 && !over_budget(run))
+	if (run->disturbed && run->patience_ns > 0 && !over_budget(run))
 		return wait_for_quiet(run, error);
 	if (run->spread_ns == 0 || run->fresh >= SPREAD_ROUNDS || run->sweep->hasty)
 		return 0;
@@ -651,17 +657,17 @@ static int keep_pace(struct run *run, struct ft_error *error)
 	return run->backend->warm(run->backend, error) < 0 ? -1 : 0;
 }
 
-static void look_at_weather(struct run *run, size_t measured, uint64_t *disturbed)
+static void look_at_interference(struct run *run, size_t measured, uint64_t *disturbed)
 {
-	struct ft_weather weather = {0};
-	if (run->backend->weather)
-		run->backend->weather(run->backend, &weather);
-	if (weather.reason[0])
-		snprintf(run->weather, sizeof(run->weather), "%s", weather.reason);
-	if (weather.rough)
+	struct ft_interference interference = {0};
+	if (run->backend->interference)
+		run->backend->interference(run->backend, &interference);
+	if (interference.reason[0])
+		snprintf(run->interference, sizeof(run->interference), "%s", interference.reason);
+	if (interference.disturbed)
 		*disturbed = measured;
-	run->rough = measured > 0 && 2 * *disturbed >= measured;
-	if (!run->rough)
+	run->disturbed = measured > 0 && 2 * *disturbed >= measured;
+	if (!run->disturbed)
 		run->pause_ns = pause_first_ns;
 }
 
@@ -737,9 +743,9 @@ static size_t order_round(struct run *run)
 		run->order[other] = moving;
 	}
 	for (size_t i = 1; i < alive && sweep->rounds == 0; i++) {
-		if (run->order[i] == sweep->standard) {
+		if (run->order[i] == sweep->default_index) {
 			run->order[i] = run->order[0];
-			run->order[0] = sweep->standard;
+			run->order[0] = sweep->default_index;
 		}
 	}
 	return alive;
@@ -805,7 +811,7 @@ static int measure_round(struct run *run, struct ft_error *error)
 		samples[sweep->rounds] = run->sample[i];
 	}
 	disturbed = run->backend->disturbed - disturbed;
-	look_at_weather(run, measured, &disturbed);
+	look_at_interference(run, measured, &disturbed);
 	if (tell_round(run, sweep->rounds, measured, disturbed, error) < 0)
 		return -1;
 	set_reserve(run);
@@ -979,13 +985,14 @@ static uint64_t needed_ns(const struct run *run)
 	return needed > least ? needed : least;
 }
 
-static void say_weather(const struct run *run, char *text, size_t size)
+static void say_interference(const struct run *run, char *text, size_t size)
 {
 	char waited[64] = "";
 	if (run->waited_ns > 0)
 		snprintf(waited, sizeof(waited), "waited %.1f s for others",
 		        (double)run->waited_ns / (double)second_ns);
-	snprintf(text, size, "%s%s%s", waited, waited[0] && run->weather[0] ? "; " : "", run->weather);
+	snprintf(text, size, "%s%s%s", waited, waited[0] && run->interference[0] ? "; " : "",
+	        run->interference);
 }
 
 static void answer(
@@ -1009,7 +1016,7 @@ static void answer(
 		return;
 	}
 	snprintf(reply->reason, sizeof(reply->reason), "%s", decision->reason);
-	say_weather(run, reply->weather, sizeof(reply->weather));
+	say_interference(run, reply->interference, sizeof(reply->interference));
 	if (decision->verdict != FT_VERDICT_WINNER) {
 		snprintf(reply->outcome, sizeof(reply->outcome), "no_winner");
 		return;
@@ -1063,7 +1070,7 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	        .code_dir = sweep->code_dir,
 	        .count = count,
 	        .config = config,
-	        .standard = sweep->standard,
+	        .default_index = sweep->default_index,
 	};
 	struct ft_decision decision = {.verdict = FT_VERDICT_NONE};
 	backend->method[0] = '\0';

@@ -33,7 +33,7 @@ struct ft_sweep {
 	struct ft_rule rule;
 	bool hasty;    /* its rounds may all lie in one moment */
 	size_t rounds; /* measured so far, over all runs */
-	size_t standard;
+	size_t default_index;
 	size_t count;
 	struct ft_sweep_trial *trial;
 	struct ft_standing *standing; /* of the last decision */

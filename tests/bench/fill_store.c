@@ -53,7 +53,7 @@ static void add(struct filler *filler, struct store_batch *batch, uint64_t index
 	ft_problem_set_text(&given, "dtype", "bf16", NULL);
 	if (ft_problem_admit(kernel, schema, &given, &whole, &error) != 0)
 		fail(&error);
-	kernel->standard(&whole, &filler->traits, &winner.config);
+	kernel->default_config(&whole, &filler->traits, &winner.config);
 	ft_schema_key(schema, &whole, &filler->key.problem);
 	if (store_batch_winner(batch, &filler->key, &whole, &winner) != 0)
 		die("memory");

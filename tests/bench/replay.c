@@ -15,7 +15,7 @@
 enum { PLAIN_ROUNDS = 25 };
 
 struct sweep {
-	size_t count, standard, rounds;
+	size_t count, default_index, rounds;
 	uint64_t sample[FT_SPACE_MAX][FT_ROUNDS_MAX];
 	uint64_t seen[FT_SPACE_MAX][FT_ROUNDS_MAX]; /* by the race so far */
 	struct ft_contender contender[FT_SPACE_MAX];
@@ -38,7 +38,7 @@ static uint64_t next_number(void)
 static bool read_sweep(struct sweep *sweep)
 {
 	sweep->count = next_number();
-	sweep->standard = next_number();
+	sweep->default_index = next_number();
 	sweep->rounds = next_number();
 	if (sweep->count == 0 || sweep->count > FT_SPACE_MAX || sweep->rounds > FT_ROUNDS_MAX)
 		return false;
@@ -64,7 +64,7 @@ static void race(struct sweep *sweep)
 			sweep->seen[i][round] = sweep->sample[i][round];
 			cost++;
 		}
-		ft_decide(&ft_rule_usual, sweep->contender, sweep->count, sweep->standard, round + 1,
+		ft_decide(&ft_rule_usual, sweep->contender, sweep->count, sweep->default_index, round + 1,
 		        round + 1 == sweep->rounds, sweep->standing, &decision);
 		for (size_t i = 0; i < sweep->count; i++)
 			sweep->contender[i].dropped =

@@ -56,7 +56,7 @@ static struct store_key key_of(uint64_t number)
 	/* As the hash of a problem would: 50 values of m a problem. */
 	for (uint64_t i = 0, mixed = (number / 50 + 1) * UINT64_C(0x9E3779B97F4A7C15); i < 16; i++)
 		key.problem.hash[i] = (uint8_t)(mixed >> (i % 8 * 8)) ^ (uint8_t)(i * 29);
-	key.problem.ladder = 1 + number % 50;
+	key.problem.scale = 1 + number % 50;
 	return key;
 }
 
@@ -90,7 +90,7 @@ static void fill(struct store *store, uv_loop_t *loop, uint64_t entries)
 			        .job = number,
 			};
 
-			ft_problem_set_number(&problem, "m", (int64_t)key.problem.ladder, NULL);
+			ft_problem_set_number(&problem, "m", (int64_t)key.problem.scale, NULL);
 			ft_problem_set_number(&problem, "n", 4096, NULL);
 			ft_problem_set_text(&problem, "dtype", "bf16", NULL);
 			ft_problem_set_text(&problem, "weight_dtype", "bf16", NULL);

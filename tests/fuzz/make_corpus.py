@@ -106,7 +106,7 @@ def runners():
         "protocol": 1, "runner": "example 1", "identity": "compiler=1", "files": ["/usr/lib/libexample.so"],
         "devices": [{"id": "cpu:0", "kind": "cpu", "name": "CPU", "arch": "x86-64-v3", "identity": "arch=x86-64-v3",
                      "units": 4, "memory": 2**33, "cache": 2**25}],
-        "kernels": [{"name": "rmsnorm", "revision": 1, "source": "0" * 32, "ladder": "m",
+        "kernels": [{"name": "rmsnorm", "revision": 1, "source": "0" * 32, "scale": "m",
                      "fields": [{"name": "m", "type": "int", "min": 1, "max": 2**31},
                                 {"name": "dtype", "type": "text", "choices": ["f32", "bf16"], "has_default": True,
                                  "default_text": "f32"}],
@@ -114,11 +114,11 @@ def runners():
                      "fallback": CONFIG}],
     }
     keep("runner", "hello", response(hello))
-    keep("runner", "space", response({"members": [{"config": CONFIG}, {"config": CONFIG, "pruned": "idle"}], "standard": 0}))
+    keep("runner", "space", response({"members": [{"config": CONFIG}, {"config": CONFIG, "pruned": "idle"}], "default_index": 0}))
     keep("runner", "sweep-reply", response({"outcome": "decided", "winner": 1, "rounds": 9, "conclusive": True}))
     keep("runner", "failure", msgpack.packb([1, 2, {"code": "runner", "message": "no", "field": "m", "value": "0", "bound": "1"}, None]))
     keep("runner", "sweep", request("sweep", {
-        "job": 1, "kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "standard": 0, "seed": 7, "budget_ns": 10**10,
+        "job": 1, "kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "default_index": 0, "seed": 7, "budget_ns": 10**10,
         "band_ppm": 5000, "min_rounds": 7, "max_rounds": 60,
         "members": [{"config": CONFIG, "code": "ab", "verified": True, "samples": [81000, 0, 82000]},
                     {"config": CONFIG, "status": "wrong"}]}))

@@ -2,7 +2,7 @@
 """Many problems on a real GPU through the daemon: what a list of them costs beside one at a time, and how long after an
 upgrade all of them are served as tuned again.
 
-  ladder   12 m of one n in one command, and the same 12 each in a daemon of its own that has nothing kept
+  scale    12 m of one n in one command, and the same 12 each in a daemon of its own that has nothing kept
   upgrade  50 problems tuned; another compiler (the runner's word for it is changed on its way to the daemon, so that
            nothing built before is used); restart: when the first and the last are served as tuned again
 
@@ -18,7 +18,7 @@ import time
 
 import daemon
 
-LADDER = [1, 4, 16, 48, 128, 320, 512, 1024, 2048, 3072, 4096, 8192]
+SCALE = [1, 4, 16, 48, 128, 320, 512, 1024, 2048, 3072, 4096, 8192]
 # Hidden sizes of published models from 7 to 70 billion parameters, from one token to a long prefill.
 UPGRADE_M = [1, 2, 4, 8, 16, 64, 256, 1024, 4096, 8192]
 UPGRADE_N = [3584, 4096, 5120, 7168, 8192]
@@ -82,22 +82,22 @@ def tune(served, ms, n):
     return told
 
 
-def ladder(args):
+def scale(args):
     with tempfile.TemporaryDirectory(prefix="ft.") as folder:
         served = Daemon(args, folder)
         begin = time.monotonic()
-        told = tune(served, LADDER, args.n)
+        told = tune(served, SCALE, args.n)
         together = time.monotonic() - begin
         served.stop()
     apart = []
-    for m in LADDER:
+    for m in SCALE:
         with tempfile.TemporaryDirectory(prefix="ft.") as folder:
             served = Daemon(args, folder)
             begin = time.monotonic()
             tune(served, [m], args.n)
             apart.append(time.monotonic() - begin)
             served.stop()
-    print(f"ladder: {len(LADDER)} problems in one command {together:.2f} s ({together / len(LADDER) * 1e3:.0f} ms a problem, "
+    print(f"scale: {len(SCALE)} problems in one command {together:.2f} s ({together / len(SCALE) * 1e3:.0f} ms a problem, "
           f"{sum(job['sweep_s'] for job in told):.2f} s of sweeping), each alone with nothing kept {sum(apart):.2f} s "
           f"({min(apart):.2f} to {max(apart):.2f}): {sum(apart) / together:.1f} times as fast", flush=True)
     return {"together_s": together, "apart_s": apart}
@@ -153,11 +153,11 @@ def main():
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--out", required=True)
     parser.add_argument("--kind", default="cuda")
-    parser.add_argument("--n", type=int, default=8192, help="of the ladder")
+    parser.add_argument("--n", type=int, default=8192, help="of the list of m")
     parser.add_argument("--patience", type=float, default=60, help="seconds without the end of a sweep")
-    parser.add_argument("parts", nargs="*", default=["ladder", "upgrade"])
+    parser.add_argument("parts", nargs="*", default=["scale", "upgrade"])
     args = parser.parse_args()
-    results = {part: {"ladder": ladder, "upgrade": upgrade}[part](args) for part in args.parts}
+    results = {part: {"scale": scale, "upgrade": upgrade}[part](args) for part in args.parts}
     with open(args.out, "w") as file:
         json.dump(results, file, indent=1)
     sys.exit(1 if None in results.values() else 0)

@@ -169,11 +169,11 @@ def sweep(runner, shape, configs=None, rule=None, budget_ns=BUDGET_NS):
         space, _ = runner.ask("space", **kernel)
         kept = [i for i, member in enumerate(space["members"]) if not member.get("pruned")]
         configs = [space["members"][i]["config"] for i in kept]
-        standard = kept.index(space.get("standard", 0))
+        default_index = kept.index(space.get("default_index", 0))
     else:
-        standard = 0
+        default_index = 0
     seed = random.SystemRandom().getrandbits(62)
-    reply, events = runner.ask("sweep", job=1, members=[{"config": config} for config in configs], standard=standard,
+    reply, events = runner.ask("sweep", job=1, members=[{"config": config} for config in configs], default_index=default_index,
                                seed=seed, budget_ns=budget_ns, **kernel, **(rule or USUAL))
     took = time.monotonic() - begin
     if reply["outcome"] != "decided":
@@ -187,7 +187,7 @@ def sweep(runner, shape, configs=None, rule=None, budget_ns=BUDGET_NS):
         "disturbed": sum(event.get("disturbed", 0) for event in events if event["event"] == "round"),
         "built": sum(event["event"] == "built" and not event.get("cached") for event in events),
         "out": {text_of(configs[event["trial"]]): event["status"] for event in events if event["event"] == "out"},
-    }, [text_of(config) for config in configs], same.get(standard, standard), rounds
+    }, [text_of(config) for config in configs], same.get(default_index, default_index), rounds
 
 
 def everything(rounds):
@@ -225,18 +225,18 @@ class Known:
 
 def measure_truth(runner, shape, rounds):
     """Of one process: each config's ratio to the default, and what the plain way chooses of 25 rounds at a time."""
-    _, names, standard, table = sweep(runner, shape, rule=everything(rounds), budget_ns=10 * BUDGET_NS)
+    _, names, default_index, table = sweep(runner, shape, rule=everything(rounds), budget_ns=10 * BUDGET_NS)
     alive = sorted(set(table[0]).intersection(*table[1:]))
     ratios, plain = {}, []
     for index in alive:
-        found = sorted(row[index] / row[standard] for row in table)
+        found = sorted(row[index] / row[default_index] for row in table)
         cut = len(found) // TRIM
         ratios[names[index]] = statistics.fmean(found[cut:len(found) - cut])
     for start in range(0, len(table) - 24, 25):
         part = table[start:start + 25]
         plain.append(names[min(alive, key=lambda index: statistics.median(row[index] for row in part))])
-    return {"ratio": ratios, "plain": plain, "us": statistics.median(row[standard] for row in table) / 1e6,
-            "default": names[standard]}
+    return {"ratio": ratios, "plain": plain, "us": statistics.median(row[default_index] for row in table) / 1e6,
+            "default": names[default_index]}
 
 
 def agree(args, known):
@@ -320,7 +320,7 @@ def tell_agree(args, known):
               f"{mean('rounds'):6.1f} {mean('seconds'):6.3f} "
               + (f"{plain.most_common(1)[0][1]:2} of {len(known_truth.plain):2} {max(plain_regret):6.2f}"
                  if known_truth.plain else ""))
-    print("tied: within 0.5 % of the best by all long measurements; edge: within 3 standard errors (of one process's long "
+    print("tied: within 0.5 % of the best by all long measurements; edge: within 3 default_index errors (of one process's long "
           "measurement) of that;\nregret: of the choice to the best, mean and worst over the sweeps; plain: least median of "
           "25 of the long rounds")
 
@@ -330,8 +330,8 @@ def tell_agree(args, known):
 def twelve(runner, shape):
     """The plain blocks, a row each, with the default's hints for the rest."""
     space, _ = runner.ask("space", kernel="rmsnorm", problem=problem_of(shape), device=runner.device["id"])
-    standard = space["members"][space.get("standard", 0)]["config"]
-    return [{**standard, "BLOCK_THREADS": block, "ROW_THREADS": block, "waves_per_eu": waves}
+    default_config = space["members"][space.get("default_index", 0)]["config"]
+    return [{**default_config, "BLOCK_THREADS": block, "ROW_THREADS": block, "waves_per_eu": waves}
             for block in (256, 128, 512, 1024) for waves in (0, 1, 2)]
 
 

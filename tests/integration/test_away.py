@@ -1,9 +1,7 @@
 """No daemon, a stopped one, a returning one: nobody waits past a deadline."""
 import errno
-import os
 import platform
 import signal
-import subprocess
 import sys
 import time
 

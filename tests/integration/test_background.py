@@ -148,7 +148,7 @@ def test_a_tune_by_hand_takes_over_what_is_queued(daemons, runner):
         miss(peer, m=64)
     daemon.tune(m=64)
     assert daemon.lookup(m=64)["source"] == "tuned"
-    until(lambda: daemon.status()["background"]["waiting"] == 0, "the wish is granted")
+    until(lambda: daemon.status()["background"]["waiting"] == 0, "the candidate is granted")
 
 
 def test_a_background_sweep_makes_way_for_others_on_the_device(daemons, runner):
@@ -174,8 +174,8 @@ def test_a_disturbed_result_is_marked_and_repeated_when_it_is_quiet(daemons, run
     assert not daemon.lookup(m=64).get("reason")
 
 
-def wished(daemons, runner):
-    """A daemon whose device is busy, so that three misses stay wishes; the last is asked most."""
+def asked_for(daemons, runner):
+    """A daemon whose device is busy, so that three misses stay candidates; the last is asked most."""
     runner.write("load 90")
     daemon = start(daemons(runner, arguments=IDLE))
     with daemon.peer() as peer:
@@ -194,19 +194,19 @@ def granted(daemon, runner):
     assert all(job["cause"] == "miss" for job in jobs(daemon))
 
 
-def test_wishes_outlive_a_stop(daemons, runner):
-    daemon = wished(daemons, runner)
+def test_candidates_outlive_a_stop(daemons, runner):
+    daemon = asked_for(daemons, runner)
     daemon.stop()
     granted(daemon, runner)
-    # What was granted is no wish any more.
+    # What was granted is no candidate any more.
     daemon.restart()
     assert daemon.status()["background"]["waiting"] == 0 and len(jobs(daemon)) == 3
 
 
-def test_wishes_that_were_stored_outlive_a_kill(daemons, runner):
-    daemon = wished(daemons, runner)
+def test_candidates_that_were_stored_outlive_a_kill(daemons, runner):
+    daemon = asked_for(daemons, runner)
     store, = daemon.state.glob("data.mdb")
-    until(lambda: b"Owishes" in store.read_bytes(), "they are written")  # daemon/store/STORE.md
+    until(lambda: b"Ocandidates" in store.read_bytes(), "they are written")  # daemon/store/STORE.md
     daemon.ctl("resume")  # answered after its commit, and so after theirs
     daemon.kill()
     granted(daemon, runner)
@@ -245,7 +245,7 @@ def test_one_kind_whose_runner_cannot_be_started_keeps_no_other_waiting(daemons,
         tuned(daemon, m=64, device="hip:0")
 
 
-def test_a_wish_waits_for_a_device_that_is_away(daemons, runner):
+def test_a_candidate_waits_for_a_device_that_is_away(daemons, runner):
     runner.write("load 90")
     daemon = start(daemons(runner, arguments=[*IDLE, "--runner-idle", "0.01"]))
     with daemon.peer() as peer:

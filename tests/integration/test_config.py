@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import harness
-from harness import problem, shape
+from harness import shape
 
 # Names that this host has, of which none is a part of what is said otherwise.
 GROUPS = sorted((group.gr_name for group in grp.getgrall()), key=len)[-2:]

@@ -115,7 +115,7 @@ def test_a_fault_costs_the_config_at_fault(daemons, runner, step, action, status
 NOBODY = [
     ("hello", "exit 1"), ("hello", "signal SEGV"), ("hello", "rubbish"), ("hello", "twice"), ("hello", "unknown"),
     ("hello", "lie version"),
-    ("space", "exit 1"), ("space", "twice"), ("space", "unknown"), ("space", "rubbish"), ("space", "lie standard"),
+    ("space", "exit 1"), ("space", "twice"), ("space", "unknown"), ("space", "rubbish"), ("space", "lie default_index"),
     ("sweep", "exit 1"), ("sweep", "signal KILL"), ("sweep", "rubbish"),
     ("build 2", "twice"), ("build 2", "order"), ("build 2", "unknown"), ("build 2", "lie code"),
     ("build 2", "lie event"), ("build 2", "late 100"),

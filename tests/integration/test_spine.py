@@ -302,7 +302,7 @@ def test_jobs_run_by_priority_then_age(daemon, runner):
     assert [wanted[at][0] for at in order] == [1, 3, 2, 5, 6, 4]
 
 
-def test_the_rest_of_a_ladder_goes_before_what_is_older_but_another_problem(daemon, runner):
+def test_the_rest_of_a_scale_field_goes_before_what_is_older_but_another_problem(daemon, runner):
     """It shares what the device was given for the sweep before."""
     wanted = [(1, 4096), (1, 1024), (2, 4096), (2, 1024), (3, 4096)]
     order = order_of(daemon, runner, [({"m": m, "n": n}, {}) for m, n in wanted])

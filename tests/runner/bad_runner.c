@@ -44,7 +44,7 @@ struct runner {
 	char whose[FT_PROBLEM_TEXT_SIZE + 1]; /* " PROBLEM" for the log's lines, or nothing */
 	size_t count;
 	size_t last; /* member that could win when the sweep began, but for the default */
-	uint32_t standard;
+	uint32_t default_index;
 	uint32_t rounds;
 	uint32_t known; /* of them, from earlier sweeps */
 	struct ft_rule rule;
@@ -465,10 +465,10 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 	for (uint32_t i = 0; i < self->space.count; i++) {
 		bool left = self->space.pruned[i][0] || (self->script.space && kept >= self->script.space);
 
-		if (left && i != self->space.standard)
+		if (left && i != self->space.default_index)
 			continue;
-		if (i == self->space.standard)
-			reply.standard = kept;
+		if (i == self->space.default_index)
+			reply.default_index = kept;
 		self->space.config[kept] = self->space.config[i];
 		kept++;
 	}
@@ -479,8 +479,8 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 
 		ft_encode(&members, &ft_space_member_message, &member);
 	}
-	if (lies(self, "standard"))
-		reply.standard = kept + 3;
+	if (lies(self, "default_index"))
+		reply.default_index = kept + 3;
 	reply.members = (struct ft_view){members.data, members.length};
 	send_reply(self, request->id, &ft_space_reply_message, &reply);
 	ft_writer_free(&members);
@@ -591,7 +591,7 @@ static bool is_measured(const struct runner *self, size_t index)
 
 	return !member->out &&
 	        (!member->dropped ||
-	                (index == self->standard && self->known > 0 &&
+	                (index == self->default_index && self->known > 0 &&
 	                        self->rounds - self->known < self->rule.min_rounds));
 }
 
@@ -656,8 +656,8 @@ static void decide(struct runner *self, struct ft_standing *standing, struct ft_
 	for (size_t i = 0; i < self->count; i++)
 		contender[i] = (struct ft_contender){
 		        self->member[i].out, self->member[i].dropped, self->member[i].sample_ps};
-	ft_decide(
-	        &self->rule, contender, self->count, self->standard, self->rounds, false, standing, decision);
+	ft_decide(&self->rule, contender, self->count, self->default_index, self->rounds, false, standing,
+	        decision);
 }
 
 static void race(struct runner *self, struct ft_sweep_reply *reply)
@@ -750,9 +750,9 @@ static void learn(struct runner *self, const struct ft_sweep_request *asked)
 	self->count = count;
 	self->last = 0;
 	for (uint32_t i = 0; i < count; i++)
-		if (!self->member[i].out && i != asked->standard)
+		if (!self->member[i].out && i != asked->default_index)
 			self->last = i;
-	self->standard = (uint32_t)asked->standard;
+	self->default_index = (uint32_t)asked->default_index;
 	self->rounds = self->known = (uint32_t)asked->rounds;
 	self->job = asked->job;
 	self->rule = (struct ft_rule){

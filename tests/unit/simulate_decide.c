@@ -57,7 +57,7 @@ enum model {
 static const char *const model_name[MODELS] = {"quiet", "gaussian", "noisy", "tails", "drift", "bursts",
         "clocks", "wandering", "uneven", "coarse", "neighbour"};
 
-struct weather {
+struct interference {
 	enum model model;
 	uint64_t random;
 	double common;
@@ -69,26 +69,26 @@ struct weather {
 	double round;
 };
 
-static void weather_start(
-        struct weather *weather, enum model model, uint64_t seed, size_t count, const double *scatter)
+static void interference_start(struct interference *interference, enum model model, uint64_t seed,
+        size_t count, const double *scatter)
 {
-	memset(weather, 0, sizeof *weather);
-	weather->model = model;
-	weather->random = seed;
-	weather->slow = draw(&weather->random) & 1;
-	weather->round = -1;
+	memset(interference, 0, sizeof *interference);
+	interference->model = model;
+	interference->random = seed;
+	interference->slow = draw(&interference->random) & 1;
+	interference->round = -1;
 	for (size_t i = 0; i < count; i++) {
-		weather->scatter[i] = scatter[i];
-		weather->hit[i] = 25 * scatter[(i + 1) % count];
+		interference->scatter[i] = scatter[i];
+		interference->hit[i] = 25 * scatter[(i + 1) % count];
 	}
 }
 
 /* One sample of config `i`, `progress` of the way through 60 rounds. */
-static uint64_t sample(struct weather *weather, double true_ps, size_t i, double progress)
+static uint64_t sample(struct interference *interference, double true_ps, size_t i, double progress)
 {
-	uint64_t *random = &weather->random;
+	uint64_t *random = &interference->random;
 	double factor = 1;
-	switch (weather->model) {
+	switch (interference->model) {
 	case QUIET:
 		factor += 0.001 * gauss(random);
 		break;
@@ -108,33 +108,33 @@ static uint64_t sample(struct weather *weather, double true_ps, size_t i, double
 		factor *= 1 + 0.004 * gauss(random);
 		break;
 	case BURSTS:
-		if (uniform(random) < (weather->burst ? 1 / 8.0 : 1 / 72.0))
-			weather->burst = !weather->burst;
-		factor += 0.004 * gauss(random) + (weather->burst ? 0.3 : 0);
+		if (uniform(random) < (interference->burst ? 1 / 8.0 : 1 / 72.0))
+			interference->burst = !interference->burst;
+		factor += 0.004 * gauss(random) + (interference->burst ? 0.3 : 0);
 		break;
 	case CLOCKS:
 		if (uniform(random) < 1 / 40.0)
-			weather->slow = !weather->slow;
-		factor = (1 + 0.003 * gauss(random)) * (weather->slow ? 1.12 : 1);
+			interference->slow = !interference->slow;
+		factor = (1 + 0.003 * gauss(random)) * (interference->slow ? 1.12 : 1);
 		break;
 	case WANDERING:
-		weather->common = 0.98 * weather->common + 0.2 * 0.02 * gauss(random);
-		weather->own[i] = 0.5 * weather->own[i] + 0.866 * 0.005 * gauss(random);
-		factor += weather->common + weather->own[i] + 0.003 * gauss(random);
+		interference->common = 0.98 * interference->common + 0.2 * 0.02 * gauss(random);
+		interference->own[i] = 0.5 * interference->own[i] + 0.866 * 0.005 * gauss(random);
+		factor += interference->common + interference->own[i] + 0.003 * gauss(random);
 		break;
 	case UNEVEN:
-		factor += weather->scatter[i] * gauss(random);
+		factor += interference->scatter[i] * gauss(random);
 		break;
 	case COARSE:
 		factor += 0.003 * gauss(random);
 		return (uint64_t)((floor(true_ps * factor / 5e5) + 1) * 5e5);
 	case NEIGHBOUR:
-		if (floor(progress * 60) != weather->round) {
-			weather->round = floor(progress * 60);
-			weather->there = uniform(random) < 0.2;
+		if (floor(progress * 60) != interference->round) {
+			interference->round = floor(progress * 60);
+			interference->there = uniform(random) < 0.2;
 		}
 		factor += 0.003 * gauss(random);
-		factor *= weather->there ? 1 + weather->hit[i] : 1;
+		factor *= interference->there ? 1 + interference->hit[i] : 1;
 		break;
 	case MODELS:
 		break;
@@ -145,25 +145,25 @@ static uint64_t sample(struct weather *weather, double true_ps, size_t i, double
 /* ---- problems ---- */
 
 struct problem {
-	size_t count, standard;
+	size_t count, default_index;
 	double true_ps[CONFIGS_MOST];
 	double scatter[CONFIGS_MOST];
 	double best_ps;
 	size_t right; /* what the tie rule chooses from the true times */
 };
 
-static size_t in_order(size_t place, size_t standard)
+static size_t in_order(size_t place, size_t default_index)
 {
 	if (place == 0)
-		return standard;
-	return place <= standard ? place - 1 : place;
+		return default_index;
+	return place <= default_index ? place - 1 : place;
 }
 
 static void make_problem(struct problem *problem, uint64_t *random)
 {
 	static const size_t counts[] = {2, 6, 12, 12, 24, 60};
 	problem->count = counts[draw(random) % (sizeof counts / sizeof *counts)];
-	problem->standard = draw(random) % problem->count;
+	problem->default_index = draw(random) % problem->count;
 	/* Problems differ in how many configs crowd near the best, and in whether some stand near the edge of
 	 * the band. */
 	double crowd = 0.6 * uniform(random);
@@ -183,7 +183,7 @@ static void make_problem(struct problem *problem, uint64_t *random)
 			problem->best_ps = problem->true_ps[i];
 	}
 	for (size_t place = problem->count; place-- > 0;) {
-		size_t i = in_order(place, problem->standard);
+		size_t i = in_order(place, problem->default_index);
 		if (problem->true_ps[i] <= problem->best_ps * (1 + ft_rule_usual.band_ppm / 1e6))
 			problem->right = i;
 	}
@@ -260,11 +260,11 @@ static double shift_to_best(const struct problem *problem, const struct bench *b
 }
 
 /* A round of all configs, in an order of its own; a race sees only what it measures. */
-static void make_round(
-        const struct problem *problem, struct weather *weather, size_t *order, size_t r, struct bench *bench)
+static void make_round(const struct problem *problem, struct interference *interference, size_t *order,
+        size_t r, struct bench *bench)
 {
 	for (size_t i = problem->count; i-- > 1;) {
-		size_t j = draw(&weather->random) % (i + 1);
+		size_t j = draw(&interference->random) % (i + 1);
 		size_t keep = order[i];
 		order[i] = order[j];
 		order[j] = keep;
@@ -273,7 +273,7 @@ static void make_round(
 		double progress =
 		        ((double)r + (double)i / (double)problem->count) / (double)ft_rule_usual.max_rounds;
 		bench->sample_ps[order[i]][r] =
-		        sample(weather, problem->true_ps[order[i]], order[i], progress);
+		        sample(interference, problem->true_ps[order[i]], order[i], progress);
 	}
 }
 
@@ -282,14 +282,14 @@ static void run_sweep(const struct problem *problem, enum model model, uint64_t 
 {
 	struct ft_contender contender[CONFIGS_MOST];
 	struct ft_decision decision = {0};
-	struct weather weather;
+	struct interference interference;
 	size_t order[CONFIGS_MOST];
 	memset(sweep, 0, sizeof *sweep);
-	weather_start(&weather, model, seed, problem->count, problem->scatter);
+	interference_start(&interference, model, seed, problem->count, problem->scatter);
 	for (size_t i = 0; i < problem->count; i++)
 		order[i] = i;
 	for (size_t r = 0; r < ft_rule_usual.max_rounds; r++)
-		make_round(problem, &weather, order, r, bench);
+		make_round(problem, &interference, order, r, bench);
 	plain_choices(problem, bench, sweep);
 	for (size_t i = 0; i < problem->count; i++) {
 		contender[i] = (struct ft_contender){.sample_ps = bench->sample_ps[i]};
@@ -297,14 +297,14 @@ static void run_sweep(const struct problem *problem, enum model model, uint64_t 
 	}
 	for (size_t r = 1; decision.verdict == FT_VERDICT_MEASURE; r++) {
 		if (r > ft_rule_usual.max_rounds)
-			make_round(problem, &weather, order, r - 1, bench);
+			make_round(problem, &interference, order, r - 1, bench);
 		for (size_t i = 0; i < problem->count; i++) {
 			if (contender[i].dropped)
 				bench->sample_ps[i][r - 1] = 0;
 			else
 				sweep->measured++;
 		}
-		ft_decide(&ft_rule_usual, contender, problem->count, problem->standard, r, false,
+		ft_decide(&ft_rule_usual, contender, problem->count, problem->default_index, r, false,
 		        bench->standing, &decision);
 		for (size_t i = 0; i < problem->count; i++)
 			contender[i].dropped = (contender[i].dropped || bench->standing[i].drop) &&
@@ -314,7 +314,7 @@ static void run_sweep(const struct problem *problem, enum model model, uint64_t 
 	sweep->chosen = decision.winner;
 	sweep->conclusive = decision.conclusive;
 	/* As the daemon does from what it stored, with the last drops among it. */
-	ft_decide(&ft_rule_usual, contender, problem->count, problem->standard, sweep->rounds, false,
+	ft_decide(&ft_rule_usual, contender, problem->count, problem->default_index, sweep->rounds, false,
 	        bench->standing, &decision);
 	sweep->upheld = decision.verdict == FT_VERDICT_WINNER && decision.winner == sweep->chosen &&
 	        decision.conclusive == sweep->conclusive;

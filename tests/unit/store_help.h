@@ -200,20 +200,20 @@ static inline struct outcome place_commit(struct place *place, struct store_batc
 
 /* ---- things to keep ---- */
 
-static inline struct store_key some_key(uint8_t which, uint64_t ladder)
+static inline struct store_key some_key(uint8_t which, uint64_t scale)
 {
 	struct store_key key = {.kernel = 1, .device = 2};
 
 	memset(key.problem.hash, which, sizeof(key.problem.hash));
-	key.problem.ladder = ladder;
+	key.problem.scale = scale;
 	return key;
 }
 
-static inline struct ft_problem some_problem(uint8_t which, uint64_t ladder)
+static inline struct ft_problem some_problem(uint8_t which, uint64_t scale)
 {
 	struct ft_problem problem = {0};
 
-	ft_problem_set_number(&problem, "m", (int64_t)ladder, NULL);
+	ft_problem_set_number(&problem, "m", (int64_t)scale, NULL);
 	ft_problem_set_number(&problem, "n", 4096 + which, NULL);
 	ft_problem_set_text(&problem, "dtype", "bf16", NULL);
 	return problem;
@@ -244,11 +244,11 @@ static inline struct store_winner some_winner(int64_t block)
 	};
 }
 
-/* Commits a winner for some_key(which, ladder) and gives its generation. */
-static inline uint64_t put_winner(struct place *place, uint8_t which, uint64_t ladder, int64_t block)
+/* Commits a winner for some_key(which, scale field) and gives its generation. */
+static inline uint64_t put_winner(struct place *place, uint8_t which, uint64_t scale, int64_t block)
 {
-	struct store_key key = some_key(which, ladder);
-	struct ft_problem problem = some_problem(which, ladder);
+	struct store_key key = some_key(which, scale);
+	struct ft_problem problem = some_problem(which, scale);
 	struct store_winner winner = some_winner(block);
 	struct store_batch *batch = store_batch_new(place->store);
 	struct outcome outcome;
@@ -261,9 +261,9 @@ static inline uint64_t put_winner(struct place *place, uint8_t which, uint64_t l
 }
 
 /* The winner's BLOCK_THREADS, 0 if there is no answer, -1 on an error; at a generation unless that is 0. */
-static inline int64_t get_winner(struct place *place, uint8_t which, uint64_t ladder, uint64_t generation)
+static inline int64_t get_winner(struct place *place, uint8_t which, uint64_t scale, uint64_t generation)
 {
-	struct store_key key = some_key(which, ladder);
+	struct store_key key = some_key(which, scale);
 	struct store_answer answer;
 	int found;
 

@@ -471,7 +471,7 @@ static void a_sweep_of_every_type_ends_with_a_winner(void **state)
 		        ft_kernel_rmsnorm.space(&sweep.problem, &backend->device[0].traits, space, &error),
 		        0);
 		assert_int_equal(ft_sweep_init(&sweep, space->count, &error), 0);
-		sweep.standard = space->standard;
+		sweep.default_index = space->default_index;
 		for (size_t i = 0; i < space->count; i++) {
 			sweep.trial[i].config = space->config[i];
 			sweep.trial[i].out = space->pruned[i][0] != '\0';

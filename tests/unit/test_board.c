@@ -33,7 +33,7 @@ static bool stands(const struct ft_board *seen, uint32_t stripe, uint64_t versio
 
 static void a_changed_answer_shows_and_another_does_not(void **state)
 {
-	struct store_key key = {.kernel = 1, .device = 2, .problem = {.hash = {1, 2, 3}, .ladder = 64}};
+	struct store_key key = {.kernel = 1, .device = 2, .problem = {.hash = {1, 2, 3}, .scale = 64}};
 	struct store_key other_m = key;
 	struct store_key other = key;
 	struct board board;
@@ -41,7 +41,7 @@ static void a_changed_answer_shows_and_another_does_not(void **state)
 	const struct ft_board *seen;
 
 	(void)state;
-	other_m.problem.ladder = 128;
+	other_m.problem.scale = 128;
 	other.problem.hash[0] = 9;
 	assert_int_equal(board_stripe(&key), board_stripe(&other_m)); /* nearest answers fall together */
 	assert_int_not_equal(board_stripe(&key), board_stripe(&other));

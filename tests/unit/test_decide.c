@@ -17,7 +17,7 @@ enum { CONFIGS = 64, NO_DEFAULT = 10000 };
 static const uint64_t base_ps = 100000000; /* 100 µs */
 
 struct race {
-	size_t count, standard, rounds;
+	size_t count, default_index, rounds;
 	struct ft_rule rule;
 	uint64_t random;
 	uint64_t sample_ps[CONFIGS][FT_ROUNDS_MAX];
@@ -26,11 +26,11 @@ struct race {
 	struct ft_decision decision;
 };
 
-static void race_start(struct race *race, size_t count, size_t standard)
+static void race_start(struct race *race, size_t count, size_t default_index)
 {
 	memset(race, 0, sizeof *race);
 	race->count = count;
-	race->standard = standard;
+	race->default_index = default_index;
 	race->rule = ft_rule_usual;
 	race->random = 12345;
 	for (size_t i = 0; i < count; i++)
@@ -57,7 +57,7 @@ static void race_round(struct race *race, const double *slower, double noise)
 
 static void race_decide(struct race *race, bool ended)
 {
-	ft_decide(&race->rule, race->contender, race->count, race->standard, race->rounds, ended,
+	ft_decide(&race->rule, race->contender, race->count, race->default_index, race->rounds, ended,
 	        race->standing, &race->decision);
 }
 

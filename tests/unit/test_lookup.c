@@ -4,7 +4,7 @@
 #include "daemon/answers/lookup.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 
-/* Subjects are made here, not asked for by name. */
+/* Targets are made here, not asked for by name. */
 struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error)
 {
 	(void)devices;
@@ -42,9 +42,9 @@ static struct device *device_of(uint64_t units)
 	return device;
 }
 
-static struct subject subject_of(struct device *device, int64_t m)
+static struct target target_of(struct device *device, int64_t m)
 {
-	struct subject subject = {.device = device, .kernel = &device->kernel[0]};
+	struct target target = {.device = device, .kernel = &device->kernel[0]};
 	struct ft_problem given = {0};
 	struct ft_error error = {0};
 
@@ -52,15 +52,15 @@ static struct subject subject_of(struct device *device, int64_t m)
 	assert_int_equal(ft_problem_set_number(&given, "n", 1024, NULL), 0);
 	assert_int_equal(ft_problem_set_text(&given, "dtype", "f32", NULL), 0);
 	if (ft_problem_admit(
-	            subject.kernel->built_in, &subject.kernel->schema, &given, &subject.problem, &error) != 0)
+	            target.kernel->built_in, &target.kernel->schema, &given, &target.problem, &error) != 0)
 		fail_msg("%s", error.message);
-	subject.key = (struct store_key){.kernel = 1, .device = 1};
-	ft_schema_key(&subject.kernel->schema, &subject.problem, &subject.key.problem);
-	return subject;
+	target.key = (struct store_key){.kernel = 1, .device = 1};
+	ft_schema_key(&target.kernel->schema, &target.problem, &target.key.problem);
+	return target;
 }
 
 /* One that both may be given and only one would try. */
-static struct ft_config only_tried_by(const struct subject *one, const struct subject *other)
+static struct ft_config only_tried_by(const struct target *one, const struct target *other)
 {
 	static struct ft_space space;
 
@@ -68,8 +68,8 @@ static struct ft_config only_tried_by(const struct subject *one, const struct su
 	for (uint32_t i = 0; i < space.count; i++) {
 		struct ft_config config = space.config[i];
 
-		if (space.pruned[i][0] == '\0' && subject_takes(other, &config, NULL) &&
-		        !subject_tries(other, &config))
+		if (space.pruned[i][0] == '\0' && target_takes(other, &config, NULL) &&
+		        !target_tries(other, &config))
 			return config;
 	}
 	fail_msg("every config is tried on both");
@@ -81,8 +81,8 @@ static void what_is_remembered_of_a_device_goes_with_it(void **state)
 {
 	struct place *place = place_new();
 	struct device *before = device_of(4), *after = device_of(64);
-	struct subject asked_before = subject_of(before, SMALL), asked_after = subject_of(after, SMALL);
-	struct subject tuned = subject_of(before, LARGE);
+	struct target asked_before = target_of(before, SMALL), asked_after = target_of(after, SMALL);
+	struct target tuned = target_of(before, LARGE);
 	struct store_winner winner = {.set = true, .identity = 1, .time_ps = 1000000, .conclusive = true};
 	struct ft_answer *answer = calloc(1, sizeof(*answer));
 	struct store_batch *batch;

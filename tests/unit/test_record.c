@@ -12,12 +12,12 @@
 
 #include "daemon/store/record.h"
 
-static struct store_key key_of(uint8_t which, uint64_t ladder)
+static struct store_key key_of(uint8_t which, uint64_t scale)
 {
 	struct store_key key = {.kernel = 1, .device = 2};
 
 	memset(key.problem.hash, which, sizeof(key.problem.hash));
-	key.problem.ladder = ladder;
+	key.problem.scale = scale;
 	return key;
 }
 
@@ -28,15 +28,15 @@ static int order(const struct record_key *a, const struct record_key *b)
 	return order != 0 ? order : (a->length > b->length) - (a->length < b->length);
 }
 
-static void keys_sort_by_ladder_and_history_newest_first(void **state)
+static void keys_sort_by_scale_and_history_newest_first(void **state)
 {
-	static const uint64_t ladder[] = {0, 1, 255, 256, 65535, UINT32_MAX, UINT64_MAX};
+	static const uint64_t scale[] = {0, 1, 255, 256, 65535, UINT32_MAX, UINT64_MAX};
 	struct record_key low, high;
 
 	(void)state;
-	for (size_t i = 0; i + 1 < sizeof(ladder) / sizeof(ladder[0]); i++) {
-		struct store_key a = key_of(7, ladder[i]);
-		struct store_key b = key_of(7, ladder[i + 1]);
+	for (size_t i = 0; i + 1 < sizeof(scale) / sizeof(scale[0]); i++) {
+		struct store_key a = key_of(7, scale[i]);
+		struct store_key b = key_of(7, scale[i + 1]);
 
 		record_key_problem(&low, RECORD_ANSWER, &a);
 		record_key_problem(&high, RECORD_ANSWER, &b);
@@ -44,11 +44,11 @@ static void keys_sort_by_ladder_and_history_newest_first(void **state)
 		record_key_history(&low, &a, 1);
 		record_key_history(&high, &b, UINT64_MAX);
 		assert_true(order(&low, &high) < 0);
-		record_key_history(&low, &a, ladder[i + 1]);
-		record_key_history(&high, &a, ladder[i]);
+		record_key_history(&low, &a, scale[i + 1]);
+		record_key_history(&high, &a, scale[i]);
 		assert_true(order(&low, &high) < 0);
-		record_key_job(&low, ladder[i]);
-		record_key_job(&high, ladder[i + 1]);
+		record_key_job(&low, scale[i]);
+		record_key_job(&high, scale[i + 1]);
 		assert_true(order(&low, &high) < 0);
 	}
 }
@@ -62,7 +62,7 @@ static void the_layout_of_a_key_is_as_documented(void **state)
 	(void)state;
 	memset(key.problem.hash, 0xaa, 16);
 	memset(expected + 9, 0xaa, 16);
-	key.problem.ladder = 0x1122;
+	key.problem.scale = 0x1122;
 	expected[31] = 0x11;
 	expected[32] = 0x22;
 	memset(expected + 33, 0xff, 8);
@@ -85,7 +85,7 @@ static void any_flipped_bit_or_wrong_place_shows(void **state)
 
 	(void)state;
 	record_key_problem(&at, RECORD_ANSWER, &key);
-	key.problem.ladder = 65;
+	key.problem.scale = 65;
 	record_key_problem(&other, RECORD_ANSWER, &key);
 	ft_writer_init_growing(&value, 1 << 20);
 	record_start(&value);
@@ -151,7 +151,7 @@ static struct trials *full_trials(uint32_t count)
 	ft_problem_set_text(&trials->problem, "dtype", "bf16", NULL);
 	trials->seed = UINT64_MAX;
 	trials->rounds = 201;
-	trials->standard = count - 1;
+	trials->default_index = count - 1;
 	trials->winner = 0;
 	trials->conclusive = true;
 	trials->sweep_ns = 123;
@@ -202,7 +202,7 @@ static void trials_come_back_whole(void **state)
 	assert_true(ft_problem_equal(&back->problem, &trials->problem));
 	assert_int_equal(back->seed, trials->seed);
 	assert_int_equal(back->rounds, 201);
-	assert_int_equal(back->standard, 39);
+	assert_int_equal(back->default_index, 39);
 	assert_int_equal(back->winner, 0);
 	assert_true(back->conclusive);
 	assert_int_equal(back->sweep_ns, 123);
@@ -352,7 +352,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_winner_of_before_was_not_disturbed),
-	        cmocka_unit_test(keys_sort_by_ladder_and_history_newest_first),
+	        cmocka_unit_test(keys_sort_by_scale_and_history_newest_first),
 	        cmocka_unit_test(the_layout_of_a_key_is_as_documented),
 	        cmocka_unit_test(any_flipped_bit_or_wrong_place_shows),
 	        cmocka_unit_test(meta_comes_back_and_a_newer_one_gives_its_format_away),

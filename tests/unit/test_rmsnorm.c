@@ -261,12 +261,12 @@ static void every_member_passes_the_check_and_none_comes_twice(void **state)
 static void check_default(
         const struct ft_problem *problem, const struct ft_traits *traits, const struct ft_space *space)
 {
-	struct ft_config standard;
+	struct ft_config default_config;
 
-	kernel->standard(problem, traits, &standard);
-	assert_true(space->standard < space->count);
-	assert_true(ft_config_equal(&space->config[space->standard], &standard));
-	assert_string_equal(space->pruned[space->standard], "");
+	kernel->default_config(problem, traits, &default_config);
+	assert_true(space->default_index < space->count);
+	assert_true(ft_config_equal(&space->config[space->default_index], &default_config));
+	assert_string_equal(space->pruned[space->default_index], "");
 }
 
 static void the_default_is_a_member_and_never_pruned(void **state)
@@ -283,7 +283,7 @@ static void check_repeatable(
 	memset(&again, 0xa5, sizeof again);
 	assert_int_equal(kernel->space(problem, traits, &again, NULL), 0);
 	assert_int_equal(again.count, space->count);
-	assert_int_equal(again.standard, space->standard);
+	assert_int_equal(again.default_index, space->default_index);
 	assert_memory_equal(again.config, space->config, space->count * sizeof space->config[0]);
 	for (uint32_t i = 0; i < space->count; i++)
 		assert_string_equal(again.pruned[i], space->pruned[i]);
@@ -381,7 +381,7 @@ static void the_default_on_nvidia_follows_what_was_measured(void **state)
 	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
 		struct ft_problem problem = whole_of(row[i].m, row[i].n, "bf16", NULL, 0);
 
-		kernel->standard(&problem, &cuda, &config);
+		kernel->default_config(&problem, &cuda, &config);
 		assert_int_equal(ft_config_find(&config, "BLOCK_THREADS")->value, row[i].threads);
 		assert_int_equal(ft_config_find(&config, "ROW_THREADS")->value, row[i].threads);
 		assert_int_equal(ft_config_find(&config, "waves_per_eu")->value, row[i].waves);
@@ -399,7 +399,7 @@ static void configs_outside_the_space_are_refused_by_knob(void **state)
 
 	(void)state;
 	ft_traits_guess("hip", &hip);
-	kernel->standard(&problem, &cpu, &config);
+	kernel->default_config(&problem, &cpu, &config);
 	ft_config_set(&config, "threads", 8, NULL);
 	assert_int_equal(kernel->check_config(&problem, &cpu, &config, &error), -1);
 	assert_string_equal(error.code, FT_E_BAD_VALUE);
@@ -411,11 +411,11 @@ static void configs_outside_the_space_are_refused_by_knob(void **state)
 	assert_int_equal(kernel->check_config(&problem, &cpu, &config, &error), -1);
 
 	/* A CPU's config means nothing to a GPU. */
-	kernel->standard(&problem, &cpu, &config);
+	kernel->default_config(&problem, &cpu, &config);
 	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
 	assert_string_equal(error.code, FT_E_UNKNOWN_KNOB);
 	assert_string_equal(error.field, "threads");
-	kernel->standard(&problem, &hip, &config);
+	kernel->default_config(&problem, &hip, &config);
 	ft_config_set(&config, "BLOCK_THREADS", 257, NULL);
 	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
 	assert_string_equal(error.field, "BLOCK_THREADS");

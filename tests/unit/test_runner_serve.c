@@ -329,14 +329,14 @@ static struct ft_config config_of(size_t index)
 	return config;
 }
 
-struct wish {
+struct candidate {
 	const struct known *known; /* MEMBERS, or NULL */
 	uint64_t rounds;
 	uint64_t budget_ns;
-	uint64_t standard;
+	uint64_t default_index;
 };
 
-static void ask_sweep(struct link *link, const struct wish *wish)
+static void ask_sweep(struct link *link, const struct candidate *candidate)
 {
 	struct ft_writer members;
 	struct ft_writer samples;
@@ -345,10 +345,10 @@ static void ask_sweep(struct link *link, const struct wish *wish)
 	        .kernel = "rmsnorm",
 	        .problem = problem_of(64),
 	        .device = "cpu:0",
-	        .standard = wish->standard,
-	        .rounds = wish->rounds,
+	        .default_index = candidate->default_index,
+	        .rounds = candidate->rounds,
 	        .seed = 42,
-	        .budget_ns = wish->budget_ns ? wish->budget_ns : UINT64_C(60000000000),
+	        .budget_ns = candidate->budget_ns ? candidate->budget_ns : UINT64_C(60000000000),
 	        .band_ppm = 5000,
 	        .min_rounds = 7,
 	        .max_rounds = 60,
@@ -358,15 +358,15 @@ static void ask_sweep(struct link *link, const struct wish *wish)
 	ft_write_array(&members, MEMBERS);
 	for (size_t i = 0; i < MEMBERS; i++) {
 		struct ft_sweep_member member = {.config = config_of(i)};
-		const struct known *known = wish->known ? &wish->known[i] : NULL;
+		const struct known *known = candidate->known ? &candidate->known[i] : NULL;
 		ft_writer_reset(&samples);
 		if (known && known->status)
 			snprintf(member.status, sizeof(member.status), "%s", known->status);
 		if (known && known->built)
 			snprintf(member.code, sizeof(member.code), "%032zx", i + 100);
 		if (known && known->sample_ps) {
-			ft_write_array(&samples, (uint32_t)wish->rounds);
-			for (uint64_t round = 0; round < wish->rounds; round++)
+			ft_write_array(&samples, (uint32_t)candidate->rounds);
+			for (uint64_t round = 0; round < candidate->rounds; round++)
 				ft_write_uint(&samples, known->sample_ps + round);
 			member.samples = (struct ft_view){samples.data, samples.length};
 		}
@@ -481,19 +481,19 @@ static void listen_to(struct link *link, struct heard *heard, bool (*until)(cons
 	}
 }
 
-static void sweep(
-        struct link *link, const struct script *script, const struct wish *wish, struct heard *heard)
+static void sweep(struct link *link, const struct script *script, const struct candidate *candidate,
+        struct heard *heard)
 {
 	*heard = (struct heard){.begun = -1};
 	link_open(link, script);
 	greet(link);
-	ask_sweep(link, wish);
+	ask_sweep(link, candidate);
 	listen_to(link, heard, NULL);
 }
 
 static const struct script plain[MEMBERS] = {{.time_ps = 5000000}, {.time_ps = 4000000}, {.time_ps = 3000000},
         {.time_ps = 6000000}, {.time_ps = 7000000}, {.time_ps = 8000000}};
-static const struct wish usual = {.standard = 1};
+static const struct candidate usual = {.default_index = 1};
 
 /* ---- tests ---- */
 
@@ -560,7 +560,7 @@ static void a_space_is_answered_and_bad_ones_are_refused_by_field(void **state)
 	assert_int_equal(ft_decode(&ft_space_reply_message, envelope.body, &reply, NULL), 0);
 	struct ft_cursor cursor = ft_cursor_of(reply.members.data, reply.members.length);
 	assert_true(ft_read_array(&cursor, &count));
-	assert_true(count >= 12 && reply.standard < count);
+	assert_true(count >= 12 && reply.default_index < count);
 	request.problem = problem_of(0);
 	ask(&link, "space", &ft_space_request_message, &request);
 	expect_failure(&link, FT_E_BAD_VALUE);
@@ -612,10 +612,10 @@ static void a_sweep_request_that_makes_no_sense_is_refused(void **state)
 	request.members = (struct ft_view){members.data, members.length};
 	ask(&link, "sweep", &ft_sweep_request_message, &request);
 	expect_failure(&link, FT_E_BAD_VALUE);
-	request.standard = 2;
+	request.default_index = 2;
 	ask(&link, "sweep", &ft_sweep_request_message, &request);
 	expect_failure(&link, FT_E_BAD_REQUEST);
-	request.standard = 0;
+	request.default_index = 0;
 	request.max_rounds = 100000;
 	ask(&link, "sweep", &ft_sweep_request_message, &request);
 	expect_failure(&link, FT_E_BAD_VALUE);
@@ -729,11 +729,11 @@ static void what_was_dropped_for_a_winner_that_fails_is_built_and_races_again(vo
 	static const struct script fails[MEMBERS] = {{.time_ps = 5000000}, {.time_ps = 4000000},
 	        {.time_ps = 3000000, .fails_measure = 3}, {.time_ps = 6000000}, {.time_ps = 7000000},
 	        {.time_ps = 8000000}};
-	static const struct wish wish = {.known = known, .rounds = 3, .standard = 3};
+	static const struct candidate candidate = {.known = known, .rounds = 3, .default_index = 3};
 	struct link link;
 	struct heard heard;
 	(void)state;
-	sweep(&link, fails, &wish, &heard);
+	sweep(&link, fails, &candidate, &heard);
 	assert_string_equal(heard.out[2], "failed");
 	assert_string_equal(heard.reply.outcome, "decided");
 	assert_int_equal(heard.reply.winner, 1);
@@ -763,11 +763,11 @@ static void a_sweep_that_goes_on_repeats_no_build_verification_or_drop(void **st
 	        {.built = true, .verified = true, .sample_ps = 3000000},
 	        {.built = true, .verified = true, .sample_ps = 3500000}, {.status = "failed"},
 	        {.built = true}};
-	static const struct wish wish = {.known = known, .rounds = 3, .standard = 1};
+	static const struct candidate candidate = {.known = known, .rounds = 3, .default_index = 1};
 	struct link link;
 	struct heard heard;
 	(void)state;
-	sweep(&link, plain, &wish, &heard);
+	sweep(&link, plain, &candidate, &heard);
 	assert_string_equal(heard.reply.outcome, "decided");
 	assert_int_equal(heard.reply.winner, 2);
 	assert_int_equal(heard.first_round, 3);
@@ -793,11 +793,11 @@ static void a_sweep_whose_rounds_decide_already_is_not_measured_again(void **sta
 	        {.built = true, .verified = true, .sample_ps = 3000000},
 	        {.built = true, .verified = true, .dropped = true, .sample_ps = 3500000},
 	        {.status = "failed"}, {.status = "wrong"}};
-	static const struct wish wish = {.known = known, .rounds = 20, .standard = 1};
+	static const struct candidate candidate = {.known = known, .rounds = 20, .default_index = 1};
 	struct link link;
 	struct heard heard;
 	(void)state;
-	sweep(&link, plain, &wish, &heard);
+	sweep(&link, plain, &candidate, &heard);
 	assert_string_equal(heard.reply.outcome, "decided");
 	assert_int_equal(heard.reply.winner, 2);
 	assert_int_equal(heard.rounds, 0);
@@ -807,11 +807,11 @@ static void a_sweep_whose_rounds_decide_already_is_not_measured_again(void **sta
 
 static void a_budget_that_is_over_before_the_default_was_looked_at_says_what_it_needs(void **state)
 {
-	static const struct wish wish = {.standard = 1, .budget_ns = 1};
+	static const struct candidate candidate = {.default_index = 1, .budget_ns = 1};
 	struct link link;
 	struct heard heard;
 	(void)state;
-	sweep(&link, plain, &wish, &heard);
+	sweep(&link, plain, &candidate, &heard);
 	assert_string_equal(heard.reply.outcome, "no_time");
 	assert_true(heard.reply.needs_ns > 1);
 	assert_int_equal(heard.rounds, 0);
@@ -829,7 +829,7 @@ static const struct script close_race[MEMBERS] = {{.time_ps = 3000000, .wrong_la
 
 static void cancel_stops_a_sweep_and_the_runner_goes_on(void **state)
 {
-	static const struct wish endless = {.standard = 1};
+	static const struct candidate endless = {.default_index = 1};
 	struct ft_cancel_notice other = {.job = 8};
 	struct ft_cancel_notice mine = {.job = 7};
 	struct link link;

@@ -16,7 +16,7 @@
 static const struct ft_schema other = {
         .kernel = "other",
         .revision = 7,
-        .ladder = "size",
+        .scale = "size",
         .field_count = 5,
         .field =
                 {
@@ -109,7 +109,7 @@ static void canonical_is(const struct ft_schema *schema, const char *given, cons
 	assert_string_equal(text, expected);
 }
 
-static void key_of(const struct ft_schema *schema, const char *given, char hex[33], uint64_t *ladder)
+static void key_of(const struct ft_schema *schema, const char *given, char hex[33], uint64_t *scale)
 {
 	struct ft_problem problem = problem_of(given), whole;
 	struct ft_problem_key key;
@@ -120,8 +120,8 @@ static void key_of(const struct ft_schema *schema, const char *given, char hex[3
 	ft_schema_key(schema, &whole, &key);
 	for (size_t i = 0; i < sizeof key.hash; i++)
 		snprintf(hex + 2 * i, 3, "%02x", key.hash[i]);
-	if (ladder)
-		*ladder = key.ladder;
+	if (scale)
+		*scale = key.scale;
 }
 
 static void defaults_are_filled_in_and_fields_ordered(void **state)
@@ -184,7 +184,7 @@ static void a_free_text_cannot_pass_for_another_field(void **state)
 	}
 }
 
-static void canonical_form_leaves_out_defaults_and_the_ladder(void **state)
+static void canonical_form_leaves_out_defaults_and_the_scale_field(void **state)
 {
 	(void)state;
 	canonical_is(&other, "size=5 label=x", "label=x");
@@ -227,7 +227,7 @@ static void keys_of_released_problems_never_change(void **state)
 {
 	static const struct {
 		const char *problem, *hash;
-		uint64_t ladder;
+		uint64_t scale;
 	} golden[] = {
 	        {"m=64 n=4096 dtype=bf16", "448e033609d8737349b91cd54edd0966", UINT64_C(64)},
 	        {"m=1 n=1 dtype=f32", "54a19bb66565e0bf3a7fe0d687463a9a", UINT64_C(1)},
@@ -247,11 +247,11 @@ static void keys_of_released_problems_never_change(void **state)
 
 		for (size_t kind = 0; kind < 3; kind++) {
 			char hex[33];
-			uint64_t ladder;
+			uint64_t scale;
 
-			key_of(kernel->schema(kinds[kind]), golden[i].problem, hex, &ladder);
+			key_of(kernel->schema(kinds[kind]), golden[i].problem, hex, &scale);
 			assert_string_equal(hex, golden[i].hash);
-			assert_int_equal(ladder, golden[i].ladder);
+			assert_int_equal(scale, golden[i].scale);
 		}
 	}
 }
@@ -353,7 +353,7 @@ static void a_schema_comes_back_from_the_wire_as_it_was(void **state)
 		if (travel(all[i], &back, &error) < 0)
 			fail_msg("%s", error.message);
 		assert_string_equal(back.kernel, all[i]->kernel);
-		assert_string_equal(back.ladder, all[i]->ladder);
+		assert_string_equal(back.scale, all[i]->scale);
 		assert_int_equal(back.revision, all[i]->revision);
 		assert_int_equal(back.field_count, all[i]->field_count);
 		assert_int_equal(back.knob_count, all[i]->knob_count);
@@ -407,9 +407,9 @@ static void a_schema_that_contradicts_itself_is_refused(void **state)
 	REFUSED(memcpy(bad.field[1].choice[1], "a b", 4));
 	REFUSED(memcpy(bad.field[2].same_as, "twin", 5));
 	REFUSED(memcpy(bad.field[3].same_as, "mode", 5));
-	REFUSED(memcpy(bad.ladder, "mode", 5));
-	REFUSED(memcpy(bad.ladder, "depth", 6));
-	REFUSED(memcpy(bad.ladder, "none", 5));
+	REFUSED(memcpy(bad.scale, "mode", 5));
+	REFUSED(memcpy(bad.scale, "depth", 6));
+	REFUSED(memcpy(bad.scale, "none", 5));
 	REFUSED(memcpy(bad.kernel, "a b", 4));
 	REFUSED(bad.knob[0].count = 0);
 	REFUSED(bad.knob[0].value[1] = 16);
@@ -512,7 +512,7 @@ int main(void)
 	        cmocka_unit_test(bad_problems_are_refused_by_field_value_and_bound),
 	        cmocka_unit_test(a_field_given_twice_is_refused),
 	        cmocka_unit_test(a_free_text_cannot_pass_for_another_field),
-	        cmocka_unit_test(canonical_form_leaves_out_defaults_and_the_ladder),
+	        cmocka_unit_test(canonical_form_leaves_out_defaults_and_the_scale_field),
 	        cmocka_unit_test(a_canonical_form_that_does_not_fit_is_cut_and_counted),
 	        cmocka_unit_test(a_new_field_with_a_default_keeps_old_keys),
 	        cmocka_unit_test(keys_of_released_problems_never_change),

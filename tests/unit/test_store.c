@@ -227,7 +227,7 @@ static struct trials *some_trials(void)
 	trials->problem = some_problem(1, 64);
 	trials->seed = 42;
 	trials->rounds = 9;
-	trials->standard = 1;
+	trials->default_index = 1;
 	trials->winner = 2;
 	for (uint32_t i = 0; i < 3; i++)
 		trials->trial[i].config = some_config(128 << i);
@@ -386,21 +386,21 @@ static void notes_are_kept_byte_for_byte(void **state)
 
 struct near_seen {
 	unsigned count, stop_after;
-	uint64_t ladder[64];
+	uint64_t scale[64];
 	int64_t block[64];
 };
 
-static bool see_near(void *data, uint64_t ladder, const struct store_answer *answer)
+static bool see_near(void *data, uint64_t scale, const struct store_answer *answer)
 {
 	struct near_seen *seen = data;
 
-	seen->ladder[seen->count] = ladder;
+	seen->scale[seen->count] = scale;
 	seen->block[seen->count] = ft_config_find(&answer->winner.config, "BLOCK_THREADS")->value;
 	return ++seen->count < seen->stop_after;
 }
 
 struct near_entry {
-	uint64_t ladder;
+	uint64_t scale;
 	int64_t block;
 };
 
@@ -409,8 +409,8 @@ static uint64_t near_to; /* qsort has no room for it */
 static int nearer(const void *left, const void *right)
 {
 	__extension__ typedef unsigned __int128 wide;
-	uint64_t a = ((const struct near_entry *)left)->ladder;
-	uint64_t b = ((const struct near_entry *)right)->ladder;
+	uint64_t a = ((const struct near_entry *)left)->scale;
+	uint64_t b = ((const struct near_entry *)right)->scale;
 	/* |log(a/L)| < |log(b/L)|: larger over smaller, crosswise */
 	uint64_t a_high = a > near_to ? a : near_to, a_low = a > near_to ? near_to : a;
 	uint64_t b_high = b > near_to ? b : near_to, b_low = b > near_to ? near_to : b;
@@ -433,15 +433,15 @@ static void check_near(struct place *place, const struct near_entry *entry, size
 		size_t wanted = 0;
 
 		if (i % 3 == 0) {
-			low = (key.problem.ladder + 1) / 2;
-			high = key.problem.ladder * 2;
+			low = (key.problem.scale + 1) / 2;
+			high = key.problem.scale * 2;
 		}
 		for (size_t k = 0; k < count; k++) {
-			if (entry[k].ladder >= low && entry[k].ladder <= high &&
-			        entry[k].ladder != key.problem.ladder)
+			if (entry[k].scale >= low && entry[k].scale <= high &&
+			        entry[k].scale != key.problem.scale)
 				expected[wanted++] = entry[k];
 		}
-		near_to = key.problem.ladder;
+		near_to = key.problem.scale;
 		qsort(expected, wanted, sizeof(expected[0]), nearer);
 		if (wanted > most)
 			wanted = most;
@@ -452,7 +452,7 @@ static void check_near(struct place *place, const struct near_entry *entry, size
 		store_end(place->store);
 		assert_int_equal(seen.count, wanted);
 		for (size_t k = 0; k < wanted; k++) {
-			assert_int_equal(seen.ladder[k], expected[k].ladder);
+			assert_int_equal(seen.scale[k], expected[k].scale);
 			assert_int_equal(seen.block[k], expected[k].block);
 		}
 	}
@@ -470,30 +470,30 @@ static void near_answers_come_in_the_right_order_at_every_generation(void **stat
 	place_open(place);
 	put_winner(place, 0, 5, 1);
 	put_winner(place, 2, 5, 1);
-	for (uint64_t ladder = 0; ladder < 64; ladder++) {
+	for (uint64_t scale = 0; scale < 64; scale++) {
 		if (rand() % 2 == 0) {
-			put_winner(place, 1, ladder, (int64_t)(100 + ladder));
-			then[then_count++] = (struct near_entry){ladder, (int64_t)(100 + ladder)};
+			put_winner(place, 1, scale, (int64_t)(100 + scale));
+			then[then_count++] = (struct near_entry){scale, (int64_t)(100 + scale)};
 		}
 	}
 	generation = store_generation(place->store);
 	check_near(place, then, then_count, 0);
-	for (uint64_t ladder = 0; ladder < 64; ladder++) {
+	for (uint64_t scale = 0; scale < 64; scale++) {
 		bool there = false;
 
 		for (size_t k = 0; k < then_count; k++)
-			there = there || then[k].ladder == ladder;
+			there = there || then[k].scale == scale;
 		if (rand() % 3 == 0) {
-			put_winner(place, 1, ladder, (int64_t)(1000 + ladder));
-			now[now_count++] = (struct near_entry){ladder, (int64_t)(1000 + ladder)};
+			put_winner(place, 1, scale, (int64_t)(1000 + scale));
+			now[now_count++] = (struct near_entry){scale, (int64_t)(1000 + scale)};
 		} else if (there && rand() % 2 == 0) {
-			struct store_key key = some_key(1, ladder);
+			struct store_key key = some_key(1, scale);
 			struct store_batch *batch = store_batch_new(place->store);
 
 			assert_int_equal(store_batch_forget(batch, &key), 0);
 			place_commit(place, batch);
 		} else if (there) {
-			now[now_count++] = (struct near_entry){ladder, (int64_t)(100 + ladder)};
+			now[now_count++] = (struct near_entry){scale, (int64_t)(100 + scale)};
 		}
 	}
 	check_near(place, now, now_count, 0);
@@ -518,14 +518,14 @@ static void near_answers_end_where_the_visitor_says(void **state)
 	assert_int_equal(
 	        store_near_answers(place->store, &key, 0, UINT64_MAX, 16, 0, see_near, &seen, NULL), 0);
 	assert_int_equal(seen.count, 1);
-	assert_int_equal(seen.ladder[0], UINT64_MAX - 1);
+	assert_int_equal(seen.scale[0], UINT64_MAX - 1);
 	seen = (struct near_seen){.stop_after = 64};
-	key.problem.ladder = 0;
+	key.problem.scale = 0;
 	assert_int_equal(
 	        store_near_answers(place->store, &key, 0, UINT64_MAX, 16, 0, see_near, &seen, NULL), 0);
 	store_end(place->store);
 	assert_int_equal(seen.count, 2);
-	assert_int_equal(seen.ladder[1], UINT64_MAX);
+	assert_int_equal(seen.scale[1], UINT64_MAX);
 	place_close(place);
 	place_free(place);
 }
@@ -795,9 +795,9 @@ static void young_history_stays_however_long_it_is(void **state)
 	place_free(place);
 }
 
-static struct outcome put_bulk(struct place *place, uint64_t ladder, uint32_t identity, bool with_winner)
+static struct outcome put_bulk(struct place *place, uint64_t scale, uint32_t identity, bool with_winner)
 {
-	struct store_key key = some_key(7, ladder);
+	struct store_key key = some_key(7, scale);
 	struct trials *trials = trials_new(64);
 	struct store_batch *batch = store_batch_new(place->store);
 	struct outcome outcome;
@@ -810,7 +810,7 @@ static struct outcome put_bulk(struct place *place, uint64_t ladder, uint32_t id
 	}
 	assert_int_equal(store_batch_trials(batch, &key, identity, trials), 0);
 	if (with_winner) {
-		struct ft_problem problem = some_problem(7, ladder);
+		struct ft_problem problem = some_problem(7, scale);
 		struct store_winner winner = some_winner(5);
 
 		assert_int_equal(store_batch_winner(batch, &key, &problem, &winner), 0);
@@ -827,7 +827,7 @@ static void a_nearly_full_store_refuses_jobs_and_takes_answers(void **state)
 	struct store_facts facts;
 	struct store_batch *batch;
 	struct ft_job job;
-	uint64_t ladder = 0;
+	uint64_t scale = 0;
 
 	(void)state;
 	place->map_bytes = UINT64_C(4) << 20;
@@ -838,8 +838,8 @@ static void a_nearly_full_store_refuses_jobs_and_takes_answers(void **state)
 	job = some_job(1, "queued");
 	assert_int_equal(store_batch_job(batch, &job), 0);
 	place_commit(place, batch);
-	while (!outcome.failed && ladder < 1000)
-		outcome = put_bulk(place, ladder++, 3, false);
+	while (!outcome.failed && scale < 1000)
+		outcome = put_bulk(place, scale++, 3, false);
 	assert_true(outcome.failed);
 	assert_non_null(strstr(outcome.error.message, "full"));
 	store_facts(place->store, &facts);
@@ -847,7 +847,7 @@ static void a_nearly_full_store_refuses_jobs_and_takes_answers(void **state)
 	assert_true(facts.bytes >= facts.limit / 100 * 60);
 	put_winner(place, 1, 1, 8);
 	assert_int_equal(get_winner(place, 1, 1, 0), 8);
-	assert_false(put_bulk(place, ladder, 3, true).failed);
+	assert_false(put_bulk(place, scale, 3, true).failed);
 
 	batch = store_batch_new(place->store);
 	job = some_job(1, "done");
@@ -858,7 +858,7 @@ static void a_nearly_full_store_refuses_jobs_and_takes_answers(void **state)
 	assert_int_equal(store_batch_job(batch, &job), 0);
 	assert_true(place_commit(place, batch).failed);
 
-	for (uint64_t i = 0; i < ladder; i++) {
+	for (uint64_t i = 0; i < scale; i++) {
 		struct store_key key = some_key(7, i);
 
 		batch = store_batch_new(place->store);
@@ -886,13 +886,13 @@ static void stale_trials_make_room_when_the_store_fills_up(void **state)
 	batch = store_batch_new(place->store);
 	assert_int_equal(store_batch_identity(batch, 2, 4), 0);
 	place_commit(place, batch);
-	for (uint64_t ladder = 0; ladder < 400; ladder++)
-		assert_false(put_bulk(place, ladder, ladder % 40 == 39 ? 4 : 3, false).failed);
+	for (uint64_t scale = 0; scale < 400; scale++)
+		assert_false(put_bulk(place, scale, scale % 40 == 39 ? 4 : 3, false).failed);
 	assert_int_equal(store_begin(place->store, NULL), 0);
 	assert_int_equal(store_get_trials(place->store, &key, 3, &trials, NULL), 0);
 	assert_null(trials);
-	for (uint64_t ladder = 39; ladder < 400; ladder += 40) {
-		key.problem.ladder = ladder;
+	for (uint64_t scale = 39; scale < 400; scale += 40) {
+		key.problem.scale = scale;
 		assert_int_equal(store_get_trials(place->store, &key, 4, &trials, NULL), 0);
 		assert_non_null(trials);
 		trials_free(trials);

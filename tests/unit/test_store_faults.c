@@ -137,7 +137,7 @@ static void on_written(void *data, uint64_t generation, const struct ft_error *e
 	free(written);
 }
 
-/* Batch `number`: a winner at ladder number % 97, trials, a job, and a name now and then. */
+/* Batch `number`: a winner at scale field number % 97, trials, a job, and a name now and then. */
 static void write_one(struct writing *writing)
 {
 	struct store *store = writing->place->store;

@@ -1,4 +1,4 @@
-/* A sweep's race with a backend whose times, load and weather are made up, by a clock that is: what its budget bounds, how
+/* A sweep's race with a backend whose times, load and interference are made up, by a clock that is: what its budget bounds, how
  * samples lie beside each other, and what becomes of a device that others use. */
 #include "tests/unit/check.h"
 
@@ -10,7 +10,7 @@
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/runner/sweep.h"
 
-enum { CONFIGS = 5, STANDARD = 3, CALLS_MOST = 65536 };
+enum { CONFIGS = 5, DEFAULT_INDEX = 3, CALLS_MOST = 65536 };
 
 struct fake {
 	struct ft_backend backend;
@@ -44,7 +44,7 @@ struct fake {
 	size_t disturbed_rounds;
 	unsigned load[8];
 	size_t loads;
-	bool rough;
+	bool first_round_disturbed;
 	unsigned warmed;
 	/* What is heard. */
 	size_t rounds, partial, waits;
@@ -105,7 +105,7 @@ static int build_wait(struct ft_backend *self, struct ft_built *built, struct ft
 	struct fake *fake = self_of(self);
 	(void)error;
 	for (size_t k = 0; k <= CONFIGS; k++) {
-		size_t i = k == 0 ? STANDARD : fake->backward ? CONFIGS - k : k - 1;
+		size_t i = k == 0 ? DEFAULT_INDEX : fake->backward ? CONFIGS - k : k - 1;
 		if (!fake->done[i] || (k == 0 && !fake->backward))
 			continue;
 		fake->done[i] = 0;
@@ -169,7 +169,7 @@ static int measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, s
 	if (fake->calls == fake->ends_budget && now_ns() < fake->deadline_ns)
 		clock_ns = fake->deadline_ns;
 	*sample_ps = 0;
-	if (++fake->done[index] < fake->parts + (index == STANDARD ? fake->more : 0))
+	if (++fake->done[index] < fake->parts + (index == DEFAULT_INDEX ? fake->more : 0))
 		return 0;
 	fake->done[index] = 0;
 	if (fake->sign && fake->samples[index]++ == 0) {
@@ -194,12 +194,12 @@ static bool load(struct ft_backend *self, size_t device, unsigned *percent)
 	return true;
 }
 
-static void weather(struct ft_backend *self, struct ft_weather *weather)
+static void interference(struct ft_backend *self, struct ft_interference *interference)
 {
 	struct fake *fake = self_of(self);
-	weather->rough = fake->rough && fake->round == 0;
-	if (weather->rough)
-		snprintf(weather->reason, sizeof(weather->reason), "hail");
+	interference->disturbed = fake->first_round_disturbed && fake->round == 0;
+	if (interference->disturbed)
+		snprintf(interference->reason, sizeof(interference->reason), "hail");
 }
 
 static void finish(struct ft_backend *self)
@@ -290,7 +290,7 @@ static void run_any(
 	        .kernel = &ft_kernel_rmsnorm, .seed = 7, .budget_ns = budget_ns, .rule = ft_rule_usual};
 	assert_int_equal(ft_sweep_init(sweep, CONFIGS, &error), 0);
 	sweep->hasty = fake->hasty;
-	sweep->standard = STANDARD;
+	sweep->default_index = DEFAULT_INDEX;
 	if (fake->served > 0)
 		sweep->trial[fake->served - 1].served = true;
 	fake->budget_ns = budget_ns;
@@ -342,12 +342,12 @@ static void a_budget_that_verifying_would_eat_goes_to_the_default_first_and_is_k
 	uint64_t begin = now_ns();
 	run(&fake, 600000000, &sweep, &reply);
 	assert_true(now_ns() - begin <= 660000000);
-	assert_int_equal(fake.verified[0], STANDARD);
+	assert_int_equal(fake.verified[0], DEFAULT_INDEX);
 	for (size_t i = 0; i < CONFIGS; i++)
 		reached += sweep.trial[i].verified;
 	assert_in_range(reached, 1, CONFIGS - 1);
-	assert_true(sweep.trial[STANDARD].verified);
-	assert_true(sweep.standing[STANDARD].median_ps >= 100000000);
+	assert_true(sweep.trial[DEFAULT_INDEX].verified);
+	assert_true(sweep.standing[DEFAULT_INDEX].median_ps >= 100000000);
 	/* Whoever won was verified once more, after the race. */
 	assert_true(sweep.trial[reply.winner].confirmed);
 	assert_true(fake.verifications > reached);
@@ -385,10 +385,10 @@ static void a_budget_ends_the_first_round_within_a_sample(void **state)
 	fake.ends_budget = CONFIGS + 2;
 	run(&fake, 50000000, &sweep, &reply);
 	assert_true(fake.calls <= fake.ends_budget);
-	assert_int_equal(reply.winner, STANDARD);
+	assert_int_equal(reply.winner, DEFAULT_INDEX);
 	assert_int_equal(fake.rounds, 1);
 	assert_int_equal(fake.partial, 1);
-	assert_non_null(sweep.trial[STANDARD].sample_ps);
+	assert_non_null(sweep.trial[DEFAULT_INDEX].sample_ps);
 	ft_sweep_free(&sweep);
 }
 
@@ -404,7 +404,7 @@ static void the_default_has_a_time_however_many_parts_its_sample_takes(void **st
 	fake.ends_budget = CONFIGS + 3 + 2;
 	run(&fake, 50000000, &sweep, &reply);
 	assert_int_equal(fake.rounds, 1);
-	assert_non_null(sweep.trial[STANDARD].sample_ps);
+	assert_non_null(sweep.trial[DEFAULT_INDEX].sample_ps);
 	assert_int_equal(fake.calls, fake.ends_budget + 3);
 	ft_sweep_free(&sweep);
 }
@@ -498,7 +498,7 @@ static void a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet(vo
 	assert_int_equal(fake.loads, 2);
 	assert_int_equal(fake.disturbed, CONFIGS);
 	assert_int_equal(fake.warmed, 2);
-	assert_non_null(strstr(reply.weather, "waited"));
+	assert_non_null(strstr(reply.interference, "waited"));
 	assert_int_equal(fake.backend.vain, 0);
 	ft_sweep_free(&sweep);
 }
@@ -522,18 +522,18 @@ static void a_device_that_never_is_quiet_is_waited_for_no_longer_than_a_part_of_
 	ft_sweep_free(&sweep);
 }
 
-static void rough_weather_disturbs_all_of_a_round_and_is_told(void **state)
+static void interference_disturbs_all_of_a_round_and_is_reported(void **state)
 {
 	static struct fake fake;
 	struct ft_sweep sweep;
 	struct ft_sweep_reply reply;
 	(void)state;
 	fake_init(&fake);
-	fake.backend.weather = weather;
-	fake.rough = true;
+	fake.backend.interference = interference;
+	fake.first_round_disturbed = true;
 	run(&fake, hour_ns, &sweep, &reply);
 	assert_int_equal(fake.disturbed, CONFIGS);
-	assert_non_null(strstr(reply.weather, "hail"));
+	assert_non_null(strstr(reply.interference, "hail"));
 	/* Nobody can say how busy the device is: one short wait, and on. */
 	assert_int_equal(fake.waits, 1);
 	ft_sweep_free(&sweep);
@@ -580,7 +580,7 @@ static void many_launches_of_the_winner_are_looked_at_and_the_next_one_wins_if_o
 	assert_true(fake.audits[0] >= 700 && fake.audits[0] <= 1000);
 	assert_true(fake.audits[1] <= 63);
 	assert_true(fake.audits[2] >= 1000);
-	assert_int_equal(fake.audits[STANDARD], 0);
+	assert_int_equal(fake.audits[DEFAULT_INDEX], 0);
 	for (size_t i = 0; i < CONFIGS; i++)
 		assert_int_equal(fake.told_confirmed[i], i == 2);
 	assert_non_null(strstr(reply.method, "of the winner's launches checked"));
@@ -607,8 +607,8 @@ static void so_are_those_of_the_stored_one_that_a_tie_leaves_in_its_place(void *
 	fake.served = 2;
 	fake.wrong_from[1] = 750;
 	run(&fake, hour_ns, &sweep, &reply);
-	assert_int_equal(reply.winner, STANDARD);
-	assert_true(fake.audits[STANDARD] >= 1000);
+	assert_int_equal(reply.winner, DEFAULT_INDEX);
+	assert_true(fake.audits[DEFAULT_INDEX] >= 1000);
 	assert_string_equal(sweep.trial[1].status, "wrong");
 	assert_int_equal(fake.audits[0] + fake.audits[2] + fake.audits[4], 0);
 	ft_sweep_free(&sweep);
@@ -679,8 +679,8 @@ static void a_stored_one_that_there_was_no_time_to_look_at_is_not_confirmed(void
 		fake.served = 2;
 		fake.audit_takes_ns = i == 0 ? 2000000 : 1000;
 		run(&fake, 300000000, &sweep, &reply);
-		assert_int_equal(reply.winner, STANDARD);
-		assert_true(fake.told_confirmed[STANDARD]);
+		assert_int_equal(reply.winner, DEFAULT_INDEX);
+		assert_true(fake.told_confirmed[DEFAULT_INDEX]);
 		assert_int_equal(fake.told_confirmed[1], i == 1);
 		assert_int_equal(fake.told_confirmed[1], fake.audits[1] > 0);
 		ft_sweep_free(&sweep);
@@ -723,7 +723,7 @@ int main(void)
 	        cmocka_unit_test(a_disturbed_round_is_followed_by_a_wait_until_the_device_is_quiet),
 	        cmocka_unit_test(
 	                a_device_that_never_is_quiet_is_waited_for_no_longer_than_a_part_of_the_budget),
-	        cmocka_unit_test(rough_weather_disturbs_all_of_a_round_and_is_told),
+	        cmocka_unit_test(interference_disturbs_all_of_a_round_and_is_reported),
 	        cmocka_unit_test(what_was_dropped_in_slow_rounds_races_again),
 	        cmocka_unit_test(
 	                many_launches_of_the_winner_are_looked_at_and_the_next_one_wins_if_one_is_wrong),

@@ -53,7 +53,7 @@ int pages_open(struct pages *pages, int fd, enum pages_state *state, struct ft_e
 /* The same with this header instead of the file's. */
 int pages_open_with(struct pages *pages, int fd, uint32_t page_size, const uint8_t header[PAGES_HEADER_SIZE],
         enum pages_state *state, struct ft_error *error);
-/* For salvage: opens as each meta page says by itself that can be told for one, however little it is to be believed, the
+/* For repair: opens as each meta page says by itself that can be told for one, however little it is to be believed, the
  * one of the lower transaction number first. The older one describes the store as it was a transaction before. Gives how
  * many there are, -1 on an error. */
 int pages_open_each(struct pages pages[2], int fd, struct ft_error *error);

@@ -22,7 +22,7 @@
 
 enum { COMMIT_RECORDS = 4096, JOB_GAP = 1024 };
 
-const char salvage_kinds[SALVAGE_KINDS] = {
+const char repair_kinds[REPAIR_KINDS] = {
         RECORD_ANSWER,
         RECORD_TRIALS,
         RECORD_JOB,
@@ -35,8 +35,8 @@ const char salvage_kinds[SALVAGE_KINDS] = {
 
 static void count_kind(uint64_t *kind, uint8_t which)
 {
-	for (int i = 0; i < SALVAGE_KINDS; i++)
-		kind[i] += (uint8_t)salvage_kinds[i] == which;
+	for (int i = 0; i < REPAIR_KINDS; i++)
+		kind[i] += (uint8_t)repair_kinds[i] == which;
 }
 
 /* ---- a child, and the pipe that it reports on ---- */
@@ -59,7 +59,7 @@ static bool write_all(int fd, const void *data, size_t length)
 }
 
 struct patience {
-	const struct salvage_waits *waits;
+	const struct repair_waits *waits;
 	uint64_t heard_ns, told_ns; /* monotonic */
 };
 
@@ -86,7 +86,7 @@ static void await(int fd, struct patience *patience)
 	}
 }
 
-static struct patience new_patience(const struct salvage_waits *waits)
+static struct patience new_patience(const struct repair_waits *waits)
 {
 	uint64_t now = ft_monotonic_ns();
 
@@ -163,7 +163,7 @@ static bool end_child(pid_t child, int in, int *signal)
 
 static bool check_record(void *data, const void *key, size_t key_length, const void *value, size_t length)
 {
-	struct salvage_check *check = data;
+	struct repair_check *check = data;
 	struct ft_view body;
 
 	if (record_open(key, key_length, value, length, &body)) {
@@ -175,7 +175,7 @@ static bool check_record(void *data, const void *key, size_t key_length, const v
 	return true;
 }
 
-int salvage_check(int fd, const struct seal *seal, struct salvage_check *check, struct ft_error *error)
+int repair_check(int fd, const struct seal *seal, struct repair_check *check, struct ft_error *error)
 {
 	struct pages pages;
 	struct pages_report report;
@@ -201,7 +201,7 @@ int salvage_check(int fd, const struct seal *seal, struct salvage_check *check, 
 
 struct check_message {
 	int failed;
-	struct salvage_check check;
+	struct repair_check check;
 	struct ft_error error;
 };
 
@@ -210,12 +210,12 @@ static void check_child(int fd, const struct seal *seal, int out)
 	struct check_message message;
 
 	memset(&message, 0, sizeof(message));
-	message.failed = salvage_check(fd, seal, &message.check, &message.error);
+	message.failed = repair_check(fd, seal, &message.check, &message.error);
 	write_all(out, &message, sizeof(message));
 }
 
-int salvage_check_in_child(int fd, const struct seal *seal, const struct salvage_waits *waits,
-        struct salvage_check *check, struct ft_error *error)
+int repair_check_in_child(int fd, const struct seal *seal, const struct repair_waits *waits,
+        struct repair_check *check, struct ft_error *error)
 {
 	struct patience patience = new_patience(waits);
 	struct check_message message;
@@ -343,7 +343,7 @@ struct rescue {
 	uint32_t pending; /* records in the open transaction */
 	struct record_meta meta;
 	uint64_t newest_generation;
-	struct salvage_result *result;
+	struct repair_result *result;
 };
 
 static void learn(struct rescue *rescue, const uint8_t *key, size_t length, struct ft_view body)
@@ -420,7 +420,7 @@ static int keep_record(
 	return rc;
 }
 
-static int receive(struct rescue *rescue, int in, const struct salvage_waits *waits)
+static int receive(struct rescue *rescue, int in, const struct repair_waits *waits)
 {
 	struct patience patience = new_patience(waits);
 	uint8_t key[RECORD_KEY_MAX];
@@ -487,7 +487,7 @@ static void remove_rebuild(int directory)
 	unlinkat(directory, REBUILD_NAME, AT_REMOVEDIR);
 }
 
-static int replace(struct directory *directory, struct salvage_result *result, struct ft_error *error)
+static int replace(struct directory *directory, struct repair_result *result, struct ft_error *error)
 {
 	unlinkat(directory->fd, DIRECTORY_LMDB_LOCK, 0);
 	if (renameat(directory->fd, REBUILD_NAME "/" DIRECTORY_DATA, directory->fd, DIRECTORY_FRESH) != 0)
@@ -496,8 +496,8 @@ static int replace(struct directory *directory, struct salvage_result *result, s
 	return directory_put_in(directory, "damaged", result->aside, sizeof(result->aside), error);
 }
 
-int salvage_rebuild(struct directory *directory, uint64_t map_bytes, const struct salvage_waits *waits,
-        struct salvage_result *result, struct ft_error *error)
+int repair_rebuild(struct directory *directory, uint64_t map_bytes, const struct repair_waits *waits,
+        struct repair_result *result, struct ft_error *error)
 {
 	struct rescue rescue = {.result = result};
 	char path[PATH_MAX + 16];

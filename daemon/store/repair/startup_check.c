@@ -118,7 +118,7 @@ static int ask_for_header(const struct startup *startup, struct pages *pages, en
         bool *doubt, struct ft_error *error)
 {
 	const struct directory *directory = startup->directory;
-	struct salvage_check check;
+	struct repair_check check;
 	struct seal seal;
 	enum seal_verdict verdict = SEAL_SAYS_NOTHING;
 
@@ -127,7 +127,7 @@ static int ask_for_header(const struct startup *startup, struct pages *pages, en
 	*doubt = verdict != SEAL_HOLDS;
 	if (verdict != SEAL_MENDS)
 		return 0;
-	if (salvage_check_in_child(pages->fd, &seal, &startup->waits, &check, error) != 0)
+	if (repair_check_in_child(pages->fd, &seal, &startup->waits, &check, error) != 0)
 		return -1;
 	if (!check.sound)
 		return 0;
@@ -151,11 +151,11 @@ static int check_if_needed(const struct startup *startup, const struct pages *pa
 	doubt = pages_short(pages) || directory->signal != 0 || (doubt && directory->unclean == 0) ||
 	        pages->size <= startup->always_bytes ||
 	        (directory->unclean > 0 && pages->size <= startup->check_bytes) || directory->unclean > 1;
-	struct salvage_check check;
+	struct repair_check check;
 
 	if (!doubt)
 		return 0;
-	if (salvage_check_in_child(pages->fd, NULL, &startup->waits, &check, error) != 0)
+	if (repair_check_in_child(pages->fd, NULL, &startup->waits, &check, error) != 0)
 		return -1;
 	if (!check.sound) {
 		*found = FOUND_DAMAGE;
@@ -292,17 +292,17 @@ int startup_check(
 
 int startup_rebuild(const struct startup *startup, const char *reason, struct ft_error *error)
 {
-	struct salvage_result result;
+	struct repair_result result;
 	char counts[256] = "";
 	size_t at = 0;
 
 	store_log(&startup->log, 3, "the store in %s is damaged: %s; what can be read of it is being rescued",
 	        startup->directory->path, reason);
-	if (salvage_rebuild(startup->directory, startup->map_bytes, &startup->waits, &result, error) != 0)
+	if (repair_rebuild(startup->directory, startup->map_bytes, &startup->waits, &result, error) != 0)
 		return -1;
-	static const char *const words[SALVAGE_KINDS] = {
+	static const char *const words[REPAIR_KINDS] = {
 	        "answers", "sets of trials", "jobs", "names", "device identities", "notes"};
-	for (int i = 0; i < SALVAGE_KINDS && words[i] != NULL; i++) {
+	for (int i = 0; i < REPAIR_KINDS && words[i] != NULL; i++) {
 		if (result.kind[i] > 0 && at < sizeof(counts))
 			at += (size_t)snprintf(counts + at, sizeof(counts) - at, "%s%" PRIu64 " %s",
 			        at > 0 ? ", " : "", result.kind[i], words[i]);
@@ -320,7 +320,7 @@ int startup_rebuild(const struct startup *startup, const char *reason, struct ft
 
 /* A header that is well made and is not what it was: the walk alone does not know. */
 static int check_seal(
-        const struct directory *directory, int fd, struct salvage_check *check, struct ft_error *error)
+        const struct directory *directory, int fd, struct repair_check *check, struct ft_error *error)
 {
 	enum pages_state state;
 	struct pages pages;
@@ -341,7 +341,7 @@ static int check_seal(
 int store_check(const char *directory_path, char *report, size_t size, struct ft_error *error)
 {
 	struct directory directory;
-	struct salvage_check check;
+	struct repair_check check;
 	int outcome = -1;
 	int fd = -1;
 
@@ -360,7 +360,7 @@ int store_check(const char *directory_path, char *report, size_t size, struct ft
 		ft_fail_errno(error, errno, "the store in %s cannot be opened", directory_path);
 		goto done;
 	}
-	if (salvage_check(fd, NULL, &check, error) != 0 || check_seal(&directory, fd, &check, error) != 0)
+	if (repair_check(fd, NULL, &check, error) != 0 || check_seal(&directory, fd, &check, error) != 0)
 		goto done;
 	snprintf(report, size,
 	        "%" PRIu64 " records are sound (%" PRIu64 " answers, %" PRIu64 " sets of trials, %" PRIu64

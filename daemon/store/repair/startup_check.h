@@ -11,7 +11,7 @@ struct startup {
 	struct directory *directory;
 	uint64_t map_bytes;
 	uint64_t always_bytes, check_bytes; /* as struct store_limits has them */
-	struct salvage_waits waits;
+	struct repair_waits waits;
 	struct store_log log;
 };
 

@@ -135,15 +135,15 @@ static int cpu_build_wait(struct ft_backend *backend, struct ft_built *built, st
 }
 
 /* A preemption by others shows in each window; what a host takes does not. */
-static void cpu_weather(struct ft_backend *backend, struct ft_weather *weather)
+static void cpu_interference(struct ft_backend *backend, struct ft_interference *interference)
 {
 	struct cpu *cpu = cpu_of(backend);
 	unsigned percent = 0;
 	if (!ft_steal_cpu(cpu->cpu, cpu->device.traits.units, &cpu->steal, &percent) || percent < STEAL_ROUGH)
 		return;
-	weather->rough = true;
-	snprintf(weather->reason, sizeof(weather->reason), "the host took %u %% of the processors away",
-	        percent);
+	interference->disturbed = true;
+	snprintf(interference->reason, sizeof(interference->reason),
+	        "the host took %u %% of the processors away", percent);
 }
 
 /* ---- life ---- */
@@ -173,7 +173,7 @@ struct ft_backend *ft_backend_cpu_new(void)
 	        .warm = cpu_warm,
 	        .measure = cpu_measure,
 	        .load = cpu_load,
-	        .weather = cpu_weather,
+	        .interference = cpu_interference,
 	        .spread_ns = spread_ns,
 	        .finish = cpu_finish,
 	};

@@ -84,7 +84,7 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 	cpu->kernel->tensors(sweep->problem, &cpu->tensors);
 	cpu->seed = sweep->seed;
 	cpu->count = sweep->count;
-	cpu->standard = sweep->standard;
+	cpu->default_index = sweep->default_index;
 	cpu->built = sweep->count;
 	cpu->warm_index = sweep->count;
 	cpu->audited = sweep->count;

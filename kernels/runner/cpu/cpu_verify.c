@@ -134,7 +134,7 @@ int cpu_verify(struct ft_backend *backend, size_t index, double *largest, struct
 	/* Nothing that was found in a part is true of the whole. */
 	if (cpu->ended)
 		return FT_BACKEND_ENDED;
-	if (result == 0 && (cpu->warm_index == cpu->count || index == cpu->standard))
+	if (result == 0 && (cpu->warm_index == cpu->count || index == cpu->default_index))
 		cpu->warm_index = index;
 	return result;
 }

@@ -95,7 +95,7 @@ struct cpu {
 	struct batch *batch;
 	bool *sampled; /* the sample that is thrown away was taken */
 	struct windows *windows;
-	size_t standard;
+	size_t default_index;
 	size_t built;      /* the last one */
 	size_t warm_index; /* the default if it is right, else the first that is; count: none yet */
 	struct extent extent;

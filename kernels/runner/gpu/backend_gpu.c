@@ -169,7 +169,7 @@ static void finish(struct ft_backend *self)
 	if (gpu->setup_runs)
 		pthread_join(gpu->setup, NULL);
 	gpu->setup_runs = false;
-	gpu_keeper_close(gpu->keeper);
+	gpu_code_writer_close(gpu->code_writer);
 	/* What is still being compiled belongs to members that go away now. */
 	gpu_pool_drop(gpu->pool);
 	if (!gpu->current && gpu->arena)
@@ -258,7 +258,7 @@ struct ft_backend *gpu_backend_new(void)
 	        .warm = gpu_warm,
 	        .measure = gpu_measure,
 	        .load = load,
-	        .weather = gpu_weather,
+	        .interference = gpu_interference,
 	        .finish = finish};
 	return &gpu->base;
 }

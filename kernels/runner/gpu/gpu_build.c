@@ -131,8 +131,8 @@ int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *erro
 static void keep(const struct gpu *gpu, const char *key, const struct gpu_code *code,
         const struct ft_code_about *launch)
 {
-	if (gpu->keeper)
-		gpu_keeper_put(gpu->keeper, key, code, launch);
+	if (gpu->code_writer)
+		gpu_code_writer_put(gpu->code_writer, key, code, launch);
 }
 
 static void take_check(struct gpu *gpu, struct gpu_compiled *compiled)

@@ -139,8 +139,8 @@ static int parse(int argc, char **argv, bool needs_scale, struct request *reques
 			return -1;
 	}
 	/* A code object serves every value of that field; the default that fills in may depend on it. */
-	if (!needs_scale && schema->ladder[0] && !ft_problem_find(&given, schema->ladder) &&
-	        ft_problem_set_number(&given, schema->ladder, 4096, error) < 0)
+	if (!needs_scale && schema->scale[0] && !ft_problem_find(&given, schema->scale) &&
+	        ft_problem_set_number(&given, schema->scale, 4096, error) < 0)
 		return -1;
 	return ft_problem_admit(kernel, schema, &given, &request->problem, error);
 }
@@ -151,7 +151,7 @@ static int fill_in(const struct request *request, const struct ft_traits *traits
 {
 	struct ft_config given = {0};
 
-	request->kernel->standard(&request->problem, traits, config);
+	request->kernel->default_config(&request->problem, traits, config);
 	if (text && text[0] && ft_config_parse(text, &given, error) < 0)
 		return -1;
 	for (uint32_t i = 0; i < given.count; i++) {
@@ -237,8 +237,8 @@ static json_t *config_json(const struct ft_config *config)
 static void print_built(const struct request *request, const struct ft_traits *traits,
         const struct ft_config *config, const struct gpu_code *code, const struct ft_code_about *about)
 {
-	const char *ladder = request->kernel->schema(hip_kind)->ladder;
-	struct ft_config standard;
+	const char *scale = request->kernel->schema(hip_kind)->scale;
+	struct ft_config default_config;
 	json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f}",
 	        "kernel", request->kernel->name, "symbol", code->symbol, "target",
 	        code->target[0] ? code->target : traits->arch, "builder", about->builder,
@@ -252,7 +252,7 @@ static void print_built(const struct request *request, const struct ft_traits *t
 	for (uint32_t i = 0; i < request->problem.count; i++) {
 		const struct ft_field *field = &request->problem.field[i];
 
-		if (strcmp(field->name, ladder) != 0)
+		if (strcmp(field->name, scale) != 0)
 			json_object_set_new(all, field->name,
 			        field->is_text ? json_string(field->text) : json_integer(field->number));
 	}
@@ -261,10 +261,10 @@ static void print_built(const struct request *request, const struct ft_traits *t
 	        json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "block", (json_int_t)about->block, "rows_a_block",
 	                (json_int_t)about->rows, "blocks_at_most", (json_int_t)about->blocks_max,
 	                "dynamic_shared_bytes", (json_int_t)about->dynamic_shared, "grid",
-	                json_sprintf("min(ceil(%s / rows_a_block), blocks_at_most)", ladder), "arguments",
+	                json_sprintf("min(ceil(%s / rows_a_block), blocks_at_most)", scale), "arguments",
 	                about->arguments));
-	request->kernel->standard(&request->problem, traits, &standard);
-	json_object_set_new(all, "default", json_boolean(ft_config_equal(config, &standard)));
+	request->kernel->default_config(&request->problem, traits, &default_config);
+	json_object_set_new(all, "default", json_boolean(ft_config_equal(config, &default_config)));
 	json_dumpf(all, stdout, JSON_COMPACT);
 	putchar('\n');
 	json_decref(all);
@@ -408,14 +408,14 @@ static int product(const struct request *request, const struct ft_traits *traits
 
 	/* The default is always among them, first. */
 	memset(space->pruned, 0, sizeof space->pruned);
-	request->kernel->standard(&request->problem, traits, &space->config[0]);
+	request->kernel->default_config(&request->problem, traits, &space->config[0]);
 	space->count = 1;
-	space->standard = 0;
+	space->default_index = 0;
 	for (;;) {
 		struct ft_config config;
 		unsigned k;
 
-		request->kernel->standard(&request->problem, traits, &config);
+		request->kernel->default_config(&request->problem, traits, &config);
 		for (k = 0; k < request->knobs; k++) {
 			char name[FT_NAME_SIZE];
 			const char *list = strchr(request->knob[k], '=');
@@ -486,8 +486,8 @@ static int write_json(const struct request *request, const struct ft_backend *ba
 		json_array_append_new(list, trial_json(&space->config[i], &trial[i]));
 	all = json_pack("{s:s, s:s, s:s, s:f, s:I, s:o}", "problem", text, "device",
 	        backend->device[request->device].shown.identity, "method", backend->method, "floor_us",
-	        (double)gpu_launch_floor(backend) / 1e6, "default", (json_int_t)space->standard, "trials",
-	        list);
+	        (double)gpu_launch_floor(backend) / 1e6, "default", (json_int_t)space->default_index,
+	        "trials", list);
 	failed = !all || json_dump_file(all, request->json, JSON_COMPACT) < 0;
 	json_decref(all);
 	return failed ? -1 : 0;

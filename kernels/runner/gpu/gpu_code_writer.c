@@ -13,7 +13,7 @@ struct kept {
 	struct ft_code_about launch;
 };
 
-struct gpu_keeper {
+struct gpu_code_writer {
 	char folder[256];
 	pthread_t thread;
 	bool runs; /* the thread does */
@@ -24,53 +24,54 @@ struct gpu_keeper {
 	bool ends;
 };
 
-static struct kept *take(struct gpu_keeper *keeper)
+static struct kept *take(struct gpu_code_writer *code_writer)
 {
 	struct kept *kept;
 
-	pthread_mutex_lock(&keeper->lock);
-	while (!keeper->first && !keeper->ends)
-		pthread_cond_wait(&keeper->more, &keeper->lock);
-	kept = keeper->first;
+	pthread_mutex_lock(&code_writer->lock);
+	while (!code_writer->first && !code_writer->ends)
+		pthread_cond_wait(&code_writer->more, &code_writer->lock);
+	kept = code_writer->first;
 	if (kept) {
-		keeper->first = kept->next;
-		if (!keeper->first)
-			keeper->last = &keeper->first;
+		code_writer->first = kept->next;
+		if (!code_writer->first)
+			code_writer->last = &code_writer->first;
 	}
-	pthread_mutex_unlock(&keeper->lock);
+	pthread_mutex_unlock(&code_writer->lock);
 	return kept;
 }
 
-static void keep(const struct gpu_keeper *keeper, struct kept *kept)
+static void keep(const struct gpu_code_writer *code_writer, struct kept *kept)
 {
-	gpu_code_keep(keeper->folder, kept->key, &kept->code, kept->has_launch ? &kept->launch : NULL, NULL);
+	gpu_code_keep(
+	        code_writer->folder, kept->key, &kept->code, kept->has_launch ? &kept->launch : NULL, NULL);
 	gpu_code_free(&kept->code);
 	free(kept);
 }
 
 static void *keep_all(void *argument)
 {
-	struct gpu_keeper *keeper = argument;
+	struct gpu_code_writer *code_writer = argument;
 	struct kept *kept;
 
-	while ((kept = take(keeper)))
-		keep(keeper, kept);
+	while ((kept = take(code_writer)))
+		keep(code_writer, kept);
 	return NULL;
 }
 
-int gpu_keeper_open(struct gpu_keeper **keeper, const char *folder, struct ft_error *error)
+int gpu_code_writer_open(struct gpu_code_writer **code_writer, const char *folder, struct ft_error *error)
 {
-	*keeper = calloc(1, sizeof **keeper);
-	if (!*keeper)
+	*code_writer = calloc(1, sizeof **code_writer);
+	if (!*code_writer)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
-	snprintf((*keeper)->folder, sizeof(*keeper)->folder, "%s", folder);
-	pthread_mutex_init(&(*keeper)->lock, NULL);
-	pthread_cond_init(&(*keeper)->more, NULL);
-	(*keeper)->last = &(*keeper)->first;
+	snprintf((*code_writer)->folder, sizeof(*code_writer)->folder, "%s", folder);
+	pthread_mutex_init(&(*code_writer)->lock, NULL);
+	pthread_cond_init(&(*code_writer)->more, NULL);
+	(*code_writer)->last = &(*code_writer)->first;
 	return 0;
 }
 
-void gpu_keeper_put(struct gpu_keeper *keeper, const char *key, const struct gpu_code *code,
+void gpu_code_writer_put(struct gpu_code_writer *code_writer, const char *key, const struct gpu_code *code,
         const struct ft_code_about *launch)
 {
 	struct kept *kept = calloc(1, sizeof *kept);
@@ -88,30 +89,30 @@ void gpu_keeper_put(struct gpu_keeper *keeper, const char *key, const struct gpu
 	kept->has_launch = launch != NULL;
 	if (launch)
 		kept->launch = *launch;
-	if (!keeper->runs)
-		keeper->runs = pthread_create(&keeper->thread, NULL, keep_all, keeper) == 0;
-	if (!keeper->runs) {
-		keep(keeper, kept);
+	if (!code_writer->runs)
+		code_writer->runs = pthread_create(&code_writer->thread, NULL, keep_all, code_writer) == 0;
+	if (!code_writer->runs) {
+		keep(code_writer, kept);
 		return;
 	}
-	pthread_mutex_lock(&keeper->lock);
-	*keeper->last = kept;
-	keeper->last = &kept->next;
-	pthread_cond_signal(&keeper->more);
-	pthread_mutex_unlock(&keeper->lock);
+	pthread_mutex_lock(&code_writer->lock);
+	*code_writer->last = kept;
+	code_writer->last = &kept->next;
+	pthread_cond_signal(&code_writer->more);
+	pthread_mutex_unlock(&code_writer->lock);
 }
 
-void gpu_keeper_close(struct gpu_keeper *keeper)
+void gpu_code_writer_close(struct gpu_code_writer *code_writer)
 {
-	if (!keeper)
+	if (!code_writer)
 		return;
-	pthread_mutex_lock(&keeper->lock);
-	keeper->ends = true;
-	pthread_cond_signal(&keeper->more);
-	pthread_mutex_unlock(&keeper->lock);
-	if (keeper->runs)
-		pthread_join(keeper->thread, NULL);
-	pthread_cond_destroy(&keeper->more);
-	pthread_mutex_destroy(&keeper->lock);
-	free(keeper);
+	pthread_mutex_lock(&code_writer->lock);
+	code_writer->ends = true;
+	pthread_cond_signal(&code_writer->more);
+	pthread_mutex_unlock(&code_writer->lock);
+	if (code_writer->runs)
+		pthread_join(code_writer->thread, NULL);
+	pthread_cond_destroy(&code_writer->more);
+	pthread_mutex_destroy(&code_writer->lock);
+	free(code_writer);
 }

@@ -2,20 +2,20 @@
  * a sweep that has nothing built would wait for a score of them.
  *
  * Used from one thread; it has another, from the first object on. */
-#ifndef FLYTUNE_KERNELS_RUNNER_GPU_KEEPER_H
-#define FLYTUNE_KERNELS_RUNNER_GPU_KEEPER_H
+#ifndef FLYTUNE_KERNELS_RUNNER_GPU_CODE_WRITER_H
+#define FLYTUNE_KERNELS_RUNNER_GPU_CODE_WRITER_H
 
 #include "kernels/runner/gpu/gpu_code.h"
 
-struct gpu_keeper;
+struct gpu_code_writer;
 
 /* For objects that gpu_code_keep puts into `folder`. */
-int gpu_keeper_open(struct gpu_keeper **keeper, const char *folder, struct ft_error *error);
+int gpu_code_writer_open(struct gpu_code_writer **code_writer, const char *folder, struct ft_error *error);
 /* Copies what it is given (`launch` may be NULL, as for gpu_code_keep). Keeping is for next time: a full disk, or no
  * memory, costs that object only. */
-void gpu_keeper_put(struct gpu_keeper *keeper, const char *key, const struct gpu_code *code,
+void gpu_code_writer_put(struct gpu_code_writer *code_writer, const char *key, const struct gpu_code *code,
         const struct ft_code_about *launch);
 /* Waits until all are on disk. NULL is nothing to close. */
-void gpu_keeper_close(struct gpu_keeper *keeper);
+void gpu_code_writer_close(struct gpu_code_writer *code_writer);
 
 #endif

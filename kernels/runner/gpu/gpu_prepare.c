@@ -203,7 +203,7 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
 	memcpy(gpu->config, sweep->config, sweep->count * sizeof *gpu->config);
 	lay_out(gpu);
-	if (gpu->code_dir[0] && gpu_keeper_open(&gpu->keeper, gpu->code_dir, error) < 0)
+	if (gpu->code_dir[0] && gpu_code_writer_open(&gpu->code_writer, gpu->code_dir, error) < 0)
 		return -1;
 	if (submit_check(gpu, error) < 0)
 		return -1;

@@ -364,7 +364,7 @@ int gpu_measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, stru
 	return 0;
 }
 
-void gpu_weather(struct ft_backend *self, struct ft_weather *told)
+void gpu_interference(struct ft_backend *self, struct ft_interference *told)
 {
 	struct gpu *gpu = gpu_of(self);
 	struct ft_nvidia_state state;
@@ -381,7 +381,7 @@ void gpu_weather(struct ft_backend *self, struct ft_weather *told)
 		gpu->capped = gpu->capped || state.capped;
 		if (state.processes > 1)
 			gpu->processes = state.processes;
-		told->rough = state.held;
+		told->disturbed = state.held;
 	}
 	if (gpu->held || gpu->capped)
 		length = snprintf(told->reason, sizeof told->reason, "%s",

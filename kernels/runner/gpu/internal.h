@@ -99,8 +99,8 @@ struct gpu {
 	struct ft_traits traits;
 	size_t index; /* of the device */
 	uint64_t seed, memory_cap;
-	char code_dir[256];        /* "": none */
-	struct gpu_keeper *keeper; /* of that folder */
+	char code_dir[256];                  /* "": none */
+	struct gpu_code_writer *code_writer; /* of that folder */
 	size_t count;
 	struct ft_config *config;
 	struct member *member;
@@ -206,7 +206,7 @@ int gpu_audit(
         struct ft_backend *self, size_t index, uint64_t launches, uint64_t *checked, struct ft_error *error);
 int gpu_warm(struct ft_backend *self, struct ft_error *error);
 int gpu_measure(struct ft_backend *self, size_t index, uint64_t *sample_ps, struct ft_error *error);
-void gpu_weather(struct ft_backend *self, struct ft_weather *told);
+void gpu_interference(struct ft_backend *self, struct ft_interference *told);
 
 /* Waits until the checking code is built; what else is built meanwhile is kept for gpu_build_wait. */
 int gpu_await_check(struct gpu *gpu, struct ft_error *error);

@@ -43,7 +43,7 @@ static uint8_t *find_bytes(uint8_t *data, size_t length, const void *what, size_
 	return memmem(data, length, what, size);
 }
 
-/* Answers for some_key(1, 0 to count - 1) with winners 1000 + ladder, in a closed store. */
+/* Answers for some_key(1, 0 to count - 1) with winners 1000 + scale field, in a closed store. */
 static struct place *place_with_answers(uint64_t count)
 {
 	struct place *place = place_new();
@@ -53,12 +53,12 @@ static struct place *place_with_answers(uint64_t count)
 
 	place_open(place);
 	assert_int_equal(store_intern(place->store, STORE_KERNEL, "rmsnorm", &id, NULL), 0);
-	for (uint64_t ladder = 0; ladder < count;) {
+	for (uint64_t scale = 0; scale < count;) {
 		batch = store_batch_new(place->store);
-		for (int i = 0; i < 100 && ladder < count; i++, ladder++) {
-			struct store_key key = some_key(1, ladder);
-			struct ft_problem problem = some_problem(1, ladder);
-			struct store_winner winner = some_winner((int64_t)(1000 + ladder));
+		for (int i = 0; i < 100 && scale < count; i++, scale++) {
+			struct store_key key = some_key(1, scale);
+			struct ft_problem problem = some_problem(1, scale);
+			struct store_winner winner = some_winner((int64_t)(1000 + scale));
 
 			assert_int_equal(store_batch_winner(batch, &key, &problem, &winner), 0);
 		}
@@ -81,12 +81,12 @@ static uint64_t count_answers(struct place *place, uint64_t count)
 {
 	uint64_t there = 0;
 
-	for (uint64_t ladder = 0; ladder < count; ladder++) {
-		int64_t block = get_winner(place, 1, ladder, 0);
+	for (uint64_t scale = 0; scale < count; scale++) {
+		int64_t block = get_winner(place, 1, scale, 0);
 
 		if (block == 0)
 			continue;
-		assert_int_equal(block, 1000 + ladder);
+		assert_int_equal(block, 1000 + scale);
 		there++;
 	}
 	return there;
@@ -564,7 +564,7 @@ static void random_damage_after_a_crash_never_kills_and_never_lies(void **state)
 static void the_check_reads_the_list_of_free_pages_too(void **state)
 {
 	struct place *place = place_with_answers(500);
-	struct salvage_check check;
+	struct repair_check check;
 	struct pages pages;
 	enum pages_state page_state;
 	char path[512];
@@ -575,7 +575,7 @@ static void the_check_reads_the_list_of_free_pages_too(void **state)
 	(void)state;
 	place_file(place, "data.mdb", path, sizeof(path));
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	assert_int_equal(salvage_check(fd, NULL, &check, NULL), 0);
+	assert_int_equal(repair_check(fd, NULL, &check, NULL), 0);
 	assert_true(check.sound);
 	assert_int_equal(check.damaged, 0);
 	assert_int_equal(check.kind[0], 500);
@@ -591,7 +591,7 @@ static void the_check_reads_the_list_of_free_pages_too(void **state)
 	memcpy(leaf + node + 8 + 8 + 8, &pages.main.root, 8);
 	save_file(path, data, length);
 	free(data);
-	assert_int_equal(salvage_check_in_child(fd, NULL, &(struct salvage_waits){0}, &check, NULL), 0);
+	assert_int_equal(repair_check_in_child(fd, NULL, &(struct repair_waits){0}, &check, NULL), 0);
 	assert_false(check.sound);
 	assert_non_null(strstr(check.reason, "both free and in use"));
 	close(fd);

@@ -1,4 +1,4 @@
-/* Code objects that are kept behind a sweep's back are there, whole, once the keeper is closed. */
+/* Code objects that are kept behind a sweep's back are there, whole, once the code writer is closed. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static char folder[64];
 static int begin(void **state)
 {
 	(void)state;
-	snprintf(folder, sizeof folder, "/tmp/flytune-keeper-XXXXXX");
+	snprintf(folder, sizeof folder, "/tmp/flytune-code writer-XXXXXX");
 	return mkdtemp(folder) ? 0 : -1;
 }
 
@@ -39,7 +39,7 @@ static void make(unsigned number, uint8_t *data, struct gpu_code *code, char key
 	snprintf(key, FT_HASH_SIZE, "%032x", number + 1000);
 }
 
-static void put_all(struct gpu_keeper *keeper)
+static void put_all(struct gpu_code_writer *code_writer)
 {
 	static const struct ft_code_about launch = {
 	        .block = 256, .rows = 1, .blocks_max = 7, .arguments = "y"};
@@ -50,7 +50,7 @@ static void put_all(struct gpu_keeper *keeper)
 		char key[FT_HASH_SIZE];
 
 		make(i, data, &code, key);
-		gpu_keeper_put(keeper, key, &code, i % 2 ? &launch : NULL);
+		gpu_code_writer_put(code_writer, key, &code, i % 2 ? &launch : NULL);
 		/* It has its own copy. */
 		memset(data, 0xff, sizeof data);
 	}
@@ -58,13 +58,13 @@ static void put_all(struct gpu_keeper *keeper)
 
 static void what_was_put_is_found_whole(void **state)
 {
-	struct gpu_keeper *keeper;
+	struct gpu_code_writer *code_writer;
 	struct ft_error error;
 
 	(void)state;
-	assert_int_equal(gpu_keeper_open(&keeper, folder, &error), 0);
-	put_all(keeper);
-	gpu_keeper_close(keeper);
+	assert_int_equal(gpu_code_writer_open(&code_writer, folder, &error), 0);
+	put_all(code_writer);
+	gpu_code_writer_close(code_writer);
 	for (unsigned i = 0; i < OBJECTS; i++) {
 		uint8_t data[BYTES];
 		struct gpu_code code, kept;
@@ -83,27 +83,27 @@ static void what_was_put_is_found_whole(void **state)
 
 static void a_folder_that_cannot_be_written_to_costs_what_was_put_only(void **state)
 {
-	struct gpu_keeper *keeper;
+	struct gpu_code_writer *code_writer;
 	struct ft_error error;
 	char absent[96];
 
 	(void)state;
 	snprintf(absent, sizeof absent, "%s/absent", folder);
-	assert_int_equal(gpu_keeper_open(&keeper, absent, &error), 0);
-	put_all(keeper);
-	gpu_keeper_close(keeper);
+	assert_int_equal(gpu_code_writer_open(&code_writer, absent, &error), 0);
+	put_all(code_writer);
+	gpu_code_writer_close(code_writer);
 	assert_int_not_equal(access(absent, F_OK), 0);
 }
 
-static void a_keeper_may_have_nothing_to_keep(void **state)
+static void a_code_writer_may_have_nothing_to_write(void **state)
 {
-	struct gpu_keeper *keeper;
+	struct gpu_code_writer *code_writer;
 	struct ft_error error;
 
 	(void)state;
-	assert_int_equal(gpu_keeper_open(&keeper, folder, &error), 0);
-	gpu_keeper_close(keeper);
-	gpu_keeper_close(NULL);
+	assert_int_equal(gpu_code_writer_open(&code_writer, folder, &error), 0);
+	gpu_code_writer_close(code_writer);
+	gpu_code_writer_close(NULL);
 }
 
 int main(void)
@@ -112,7 +112,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(what_was_put_is_found_whole, begin, end),
 	        cmocka_unit_test_setup_teardown(
 	                a_folder_that_cannot_be_written_to_costs_what_was_put_only, begin, end),
-	        cmocka_unit_test_setup_teardown(a_keeper_may_have_nothing_to_keep, begin, end),
+	        cmocka_unit_test_setup_teardown(a_code_writer_may_have_nothing_to_write, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
