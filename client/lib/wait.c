@@ -13,7 +13,7 @@ enum {
 	LOOK_AGAIN_MS = 50,
 };
 
-/* A caller's candidate to hear of events. */
+/* A caller's request to be sent events. */
 struct listener {
 	flytune_event_fn events;
 	void *data;

@@ -1,6 +1,6 @@
 /* A session: one client's connection, from accept to close.
  *
- * That its socket can be read is no more than a candidate for a turn (turns.h); all that it asks for is done in its turns: a
+ * That its socket can be read is no more than a reason for a turn (turns.h); all that it asks for is done in its turns: a
  * read, messages for a moment, steps of what takes longer, and what it is owed by now. Replies are collected in one
  * buffer and written together at the end of the turn. A client that does not read its replies is not read from either,
  * past a mark; nor is one whose user has more memory than a user may.
