@@ -108,7 +108,7 @@ void parked_settled(struct parked *parked)
 
 bool parked_call_again(struct parked *parked, struct session *session)
 {
-	while (session->again.first != NULL && session->work == NULL && !session->closing) {
+	while (session->again.first != NULL && session->work == NULL && session->state != SESSION_CLOSING) {
 		struct request *request = session->again.first->data;
 		struct ft_envelope envelope = {
 		        .type = FT_REQUEST, .id = request->id, .body = {request->body, request->length}};

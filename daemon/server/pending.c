@@ -23,7 +23,7 @@ void session_owe_less(struct session *session, uint32_t count)
 	session->pending_count -= count;
 	session->turn.user->waits -= count;
 	/* The last answer may have been all that it was kept for. */
-	if (session->finished && !session->handling)
+	if (session->state >= SESSION_FINISHED && !session->handling)
 		session_flush_between(session);
 }
 

@@ -100,9 +100,9 @@ static void look_around(uv_timer_t *timer)
 		struct ft_error error;
 
 		next = session->next;
-		if (session->closing)
+		if (session->state == SESSION_CLOSING)
 			continue;
-		if (session->finished) {
+		if (session->state >= SESSION_FINISHED) {
 			if (session_gone(session))
 				session_close(session);
 			any = true;

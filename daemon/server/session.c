@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/host/bug.h"
 #include "daemon/host/ready.h"
 #include "daemon/server/internal.h"
 #include "proto/clock.h"
@@ -71,11 +72,19 @@ static void handle_closed(uv_handle_t *handle)
 	free(session);
 }
 
+static void go(struct session *session, enum session_state next)
+{
+	if (bug_unless(session->log, session_may_go(session->state, next),
+	            "session %" PRIu64 " cannot go from %s to %s", session->number,
+	            session_state_word(session->state), session_state_word(next)))
+		session->state = next;
+}
+
 void session_close(struct session *session)
 {
-	if (session->closing)
+	if (session->state == SESSION_CLOSING)
 		return;
-	session->closing = true;
+	go(session, SESSION_CLOSING);
 	turns_remove(session->common->turns, &session->turn);
 	list_leave(&session->held);
 	list_leave(&session->later);
@@ -108,7 +117,7 @@ static size_t owed(const struct session *session)
 /* Whether anything may be done that makes it owed more. */
 static bool may_answer(const struct session *session)
 {
-	return !session->closing && !session->ending &&
+	return session->state < SESSION_ENDING &&
 	        (owed(session) == 0 || (owed(session) <= OUT_PAUSE && !session_is_over(session)));
 }
 
@@ -121,8 +130,8 @@ static bool has_half(const struct session *session)
 
 static bool may_read(const struct session *session)
 {
-	return may_answer(session) && !session->finished && session->work == NULL && !session->unparsed &&
-	        (!has_half(session) || !session_is_over(session));
+	return may_answer(session) && session->state < SESSION_FINISHED && session->work == NULL &&
+	        !session->unparsed && (!has_half(session) || !session_is_over(session));
 }
 
 static bool has_work(const struct session *session)
@@ -184,7 +193,7 @@ static void reported(uv_poll_t *poll, int status, int events)
 
 void session_wake(struct session *session)
 {
-	if (!session->closing && !session->handling)
+	if (session->state != SESSION_CLOSING && !session->handling)
 		turns_wake(session->common->turns, &session->turn);
 }
 
@@ -232,8 +241,8 @@ static void give_back(struct session *session, struct ft_writer *writer)
 /* Nothing is left that it was kept for. */
 static bool is_over_with(const struct session *session)
 {
-	return session->ending ||
-	        (session->finished && session->pending_count == 0 && !session->unparsed &&
+	return session->state >= SESSION_ENDING ||
+	        (session->state >= SESSION_FINISHED && session->pending_count == 0 && !session->unparsed &&
 	                session->work == NULL && session->watching.list == NULL && !session->subscribed);
 }
 
@@ -241,7 +250,7 @@ static void flush(struct session *session)
 {
 	ssize_t sent;
 
-	if (session->closing || session->blocked)
+	if (session->state == SESSION_CLOSING || session->blocked)
 		return;
 	if (!ft_writer_ok(&session->out)) {
 		log_limited(session->log, &session->common->slow, LOG_LEVEL_NOTICE,
@@ -280,7 +289,7 @@ static void flush(struct session *session)
 void session_flush_between(struct session *session)
 {
 	flush(session);
-	if (session->closing)
+	if (session->state == SESSION_CLOSING)
 		return;
 	count_memory(session);
 	if (has_work(session))
@@ -297,7 +306,7 @@ void session_appended(struct session *session)
 
 void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body)
 {
-	if (session->closing)
+	if (session->state == SESSION_CLOSING)
 		return;
 	ft_begin_response(&session->out, id);
 	ft_encode(&session->out, message, body);
@@ -321,7 +330,7 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 	struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
 	ssize_t sent;
 
-	if (session->closing)
+	if (session->state == SESSION_CLOSING)
 		return;
 	ft_begin_response(&session->out, id);
 	ft_encode(&session->out, message, body);
@@ -340,7 +349,7 @@ void session_hand_over(struct session *session, uint64_t id, const struct ft_mes
 
 void session_fail(struct session *session, uint64_t id, const struct ft_error *failure)
 {
-	if (session->closing)
+	if (session->state == SESSION_CLOSING)
 		return;
 	ft_write_failure(&session->out, id, failure);
 	session_appended(session);
@@ -348,9 +357,9 @@ void session_fail(struct session *session, uint64_t id, const struct ft_error *f
 
 void session_refuse(struct session *session, uint64_t id, const struct ft_error *why)
 {
-	if (session->closing || session->ending)
+	if (session->state >= SESSION_ENDING)
 		return;
-	session->ending = true;
+	go(session, SESSION_ENDING);
 	session_fail(session, id, why);
 }
 
@@ -418,7 +427,7 @@ static void end_of_input(struct session *session, ssize_t length)
 		return;
 	}
 	/* It only asks nothing more, as a script that pipes its requests in: it gets its answers. */
-	session->finished = true;
+	go(session, SESSION_FINISHED);
 	session->events->finished(session->data, session);
 }
 
@@ -504,12 +513,12 @@ static void take_turn(struct session *session)
 	borrow_out(session);
 	if (may_read(session) && session->readable)
 		length = receive(session);
-	if (session->due && owed(session) == 0 && !session->closing) {
+	if (session->due && owed(session) == 0 && session->state != SESSION_CLOSING) {
 		session->due = false; /* before: it may become so meanwhile */
 		if (session->events->owed(session->data, session))
 			session->due = true;
 	}
-	if (session->work != NULL && !session->closing)
+	if (session->work != NULL && session->state != SESSION_CLOSING)
 		go_on(session);
 	if (session->work == NULL && (length > 0 || session->unparsed))
 		take_messages(session);
@@ -525,7 +534,7 @@ static bool take_question(struct session *session)
 
 	if (!session->readable || session->due || session->unparsed || session->work != NULL ||
 	        session->out.length > 0 || session->inbox.data != NULL || spare->data == NULL ||
-	        session->ending || session->finished)
+	        session->state >= SESSION_FINISHED)
 		return false;
 	borrow_out(session);
 	length = read_into(session, spare->data, spare->capacity);
@@ -550,7 +559,7 @@ bool session_turn(void *data)
 		take_turn(session);
 	session->handling = false;
 	flush(session);
-	if (session->closing)
+	if (session->state == SESSION_CLOSING)
 		return false;
 	if (session->inbox.data != NULL && session->work == NULL)
 		ft_inbox_return(&session->inbox, &session->common->in);

@@ -14,6 +14,7 @@
 
 #include "daemon/host/access.h"
 #include "daemon/host/log.h"
+#include "daemon/server/session_state.h"
 #include "daemon/server/turns.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
@@ -94,6 +95,7 @@ struct session {
 	unsigned weight;   /* of what was done in it since the clock was looked at */
 	uv_poll_t poll;
 	int descriptor;
+	enum session_state state;
 	int polled;    /* what of it is polled for */
 	bool reported; /* a second time, while it waits for its turn: then it is not polled any more */
 	bool readable; /* something may be there to be read */
@@ -104,12 +106,9 @@ struct session {
 	size_t sent;          /* of them */
 	size_t bytes;         /* of its buffers, as its user was charged */
 	struct work *work;
-	bool begun;    /* it has, and counts among its user's */
-	bool due;      /* `owed` has something to append */
-	bool handling; /* inside a turn: the write comes at its end */
-	bool ending;   /* closes when what is owed is written */
-	bool finished; /* the client asks nothing more, and may still read */
-	bool closing;
+	bool begun;           /* it has, and counts among its user's */
+	bool due;             /* `owed` has something to append */
+	bool handling;        /* inside a turn: the write comes at its end */
 	bool greeted;         /* said hello */
 	bool keeps;           /* keeps answers, or is told of changed ones: it need not ask to rely on them */
 	bool placed;          /* has one of the places of its user; the server's */
