@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Write device sources into a C header, as arrays of characters: embed.py OUT NAME=FILE+FILE..."""
+"""Write device sources into a C header, as arrays of characters: embed.py OUT NAME= FILE... [NAME= FILE...]...
+
+An array has its files one behind the other."""
 import sys
 
+arrays = []
+for word in sys.argv[2:]:
+    if word.endswith("="):
+        arrays.append((word[:-1], bytearray()))
+        continue
+    with open(word, "rb") as source:
+        arrays[-1][1].extend(source.read())
 with open(sys.argv[1], "w", encoding="utf-8") as out:
-    for pair in sys.argv[2:]:
-        name, paths = pair.split("=", 1)
-        data = b""
-        for path in paths.split("+"):
-            with open(path, "rb") as source:
-                data += source.read()
+    for name, data in arrays:
         data += b"\0"
         out.write(f"static const char {name}[] = {{\n")
         for at in range(0, len(data), 20):

@@ -15,8 +15,10 @@
  *   cpu_files          struct ft_kernel_cpu and its launch; the generated header NAME_cpu_source defines FT_CPU_SOURCE, their hash
  *   cpu_rows_files     inner loops, compiled once for each instruction set: kernels/isa.h
  *   gpu_files          struct ft_kernel_gpu; the generated header NAME_gpu_source has `source` and `check`, the texts of the two below
- *   gpu_source         the device source, for hiprtc, clang's HIP and nvrtc alike
+ *   gpu_source         the device source, for hiprtc, clang's HIP and nvrtc alike; several files are one behind the other
  *   gpu_reference      its reference on the device: runner/gpu/gpu_check.hip says what that has to define
+ *
+ * What several kernels share is in a folder that has no reference.c, as kernels/rows/.
  *
  * A kernel computes one output from inputs, row by row; a config chooses how, and never what. What a runner then
  * does with it is its own: it fills the inputs, looks that each config gives the right output and nothing but that, in

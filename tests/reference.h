@@ -6,22 +6,24 @@
 #include "kernels/rmsnorm/rmsnorm.h"
 
 /* `out` gets the rows packed, not rounded. */
-static inline void rmsnorm_reference_rows(const struct rmsnorm_problem *problem, const void *x,
-        const void *weight, uint64_t first, uint64_t rows, double *out)
+static inline void rmsnorm_reference_rows(const struct ft_rows *problem, const void *x, const void *weight,
+        uint64_t first, uint64_t rows, double *out)
 {
-	struct ft_tensors tensors = rmsnorm_tensors(problem);
-	const void *data[] = {[RMSNORM_OUTPUT] = NULL, [RMSNORM_INPUT] = x, [RMSNORM_WEIGHT_INPUT] = weight};
+	struct ft_tensors tensors;
+	const void *data[] = {[FT_ROWS_OUTPUT] = NULL, [FT_ROWS_INPUT] = x, [FT_ROWS_WEIGHT] = weight};
 
+	ft_rows_tensors(&rmsnorm_rows, problem, &tensors);
 	ft_reference_rows(&rmsnorm_reference, &tensors, data, first, rows, out);
 }
 
 /* The whole of it, rounded once into `y`, which is strided as `x` is and may be `x`. */
 static inline void rmsnorm_reference_store(
-        const struct rmsnorm_problem *problem, const void *x, const void *weight, void *y)
+        const struct ft_rows *problem, const void *x, const void *weight, void *y)
 {
-	struct ft_tensors tensors = rmsnorm_tensors(problem);
-	const void *data[] = {[RMSNORM_OUTPUT] = y, [RMSNORM_INPUT] = x, [RMSNORM_WEIGHT_INPUT] = weight};
+	struct ft_tensors tensors;
+	const void *data[] = {[FT_ROWS_OUTPUT] = y, [FT_ROWS_INPUT] = x, [FT_ROWS_WEIGHT] = weight};
 
+	ft_rows_tensors(&rmsnorm_rows, problem, &tensors);
 	for (uint64_t row = 0; row < problem->m; row++) {
 		double known[FT_ROW_KNOWN], value;
 
@@ -33,12 +35,13 @@ static inline void rmsnorm_reference_store(
 	}
 }
 
-static inline void rmsnorm_compare_rows(const struct rmsnorm_problem *problem, const void *x,
-        const void *weight, const void *y, uint64_t first, uint64_t rows, struct ft_worst *worst)
+static inline void rmsnorm_compare_rows(const struct ft_rows *problem, const void *x, const void *weight,
+        const void *y, uint64_t first, uint64_t rows, struct ft_worst *worst)
 {
-	struct ft_tensors tensors = rmsnorm_tensors(problem);
-	const void *data[] = {[RMSNORM_OUTPUT] = y, [RMSNORM_INPUT] = x, [RMSNORM_WEIGHT_INPUT] = weight};
+	struct ft_tensors tensors;
+	const void *data[] = {[FT_ROWS_OUTPUT] = y, [FT_ROWS_INPUT] = x, [FT_ROWS_WEIGHT] = weight};
 
+	ft_rows_tensors(&rmsnorm_rows, problem, &tensors);
 	ft_compare_rows(&rmsnorm_reference, &tensors, data, first, rows, worst);
 }
 

@@ -1,48 +1,35 @@
 /* rmsnorm on a CPU, as the runner sees it. */
-#include <inttypes.h>
-#include <stdio.h>
+#include <math.h>
 
-#include "kernels/rmsnorm/rmsnorm_cpu.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rows/launch_cpu.h"
 #include "rmsnorm_cpu_source.h"
 
-struct plan {
-	const struct ft_rmsnorm_cpu_rows *set;
-	struct rmsnorm_problem problem;
-	struct ft_rmsnorm_cpu_plan how;
+FT_ROWS_DECLARE_LOOPS(rmsnorm_loops);
+
+/* A part is the sum of the squares. */
+static void merge(double part[FT_ROWS_PARTS], const double other[FT_ROWS_PARTS])
+{
+	part[0] += other[0];
+}
+
+static void settle(const double part[FT_ROWS_PARTS], size_t n, float eps, float scalar[FT_ROWS_SCALARS])
+{
+	scalar[0] = (float)(1.0 / sqrt(part[0] / (double)n + (double)eps));
+}
+
+static const struct ft_rows_cpu rmsnorm_cpu = {
+        .weights = RMSNORM_WEIGHTS,
+        .eps = (float)RMSNORM_EPS,
+        .loops = FT_ROWS_ALL_LOOPS(rmsnorm_loops),
+        .merge = merge,
+        .settle = settle,
 };
 
 static void resolve(
-        const struct ft_problem *problem, const struct ft_config *config, uint32_t cores, void *to)
+        const struct ft_problem *problem, const struct ft_config *config, uint32_t cores, void *plan)
 {
-	struct plan *plan = to;
-	const struct ft_rmsnorm_cpu_rows *sets[FT_ISAS];
-	ft_rmsnorm_cpu_sets(sets);
-	plan->set = sets[0];
-	plan->problem = rmsnorm_unpack(problem);
-	ft_rmsnorm_cpu_resolve(plan->set, &plan->problem, config, cores, &plan->how);
-}
-
-static void describe(const void *of, char *text, size_t size)
-{
-	const struct ft_rmsnorm_cpu_plan *how = &((const struct plan *)of)->how;
-	snprintf(text, size, "types=%d threads=%u unroll=%u stream=%d next=%d own=%d split=%d rows=%" PRIu64,
-	        (int)how->types, how->threads, how->unroll, how->stream, how->next_input, how->own_output,
-	        how->split, how->rows);
-}
-
-static void run(struct ft_pool *pool, const void *of, void *const *data, uint64_t rows)
-{
-	const struct plan *plan = of;
-	const struct ft_rmsnorm_cpu_call call = {
-	        .in = data[RMSNORM_INPUT],
-	        .out = data[RMSNORM_OUTPUT],
-	        .weight = data[RMSNORM_WEIGHT_INPUT],
-	        .m = rows,
-	        .n = plan->problem.n,
-	        .stride = plan->problem.row_stride,
-	        .eps = (float)RMSNORM_EPS,
-	};
-	ft_rmsnorm_cpu_run(pool, plan->set, &plan->how, &call);
+	ft_rows_resolve(&rmsnorm_cpu, problem, config, cores, plan);
 }
 
 extern const struct ft_kernel_cpu ft_kernel_cpu_rmsnorm;
@@ -50,8 +37,8 @@ const struct ft_kernel_cpu ft_kernel_cpu_rmsnorm = {
         .name = "rmsnorm",
         .source = FT_CPU_SOURCE,
         .reference = &rmsnorm_reference,
-        .plan_size = sizeof(struct plan),
+        .plan_size = sizeof(struct ft_rows_plan),
         .resolve = resolve,
-        .describe = describe,
-        .run = run,
+        .describe = ft_rows_describe,
+        .run = ft_rows_run,
 };

@@ -1,16 +1,7 @@
 /* rmsnorm on a GPU, as the runner sees it: what the compiler is told for a config, and how the code is launched. */
 #include "kernels/rmsnorm/gpu.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "rmsnorm_gpu_source.h"
-
-static void define(struct ft_defines *defines, const char *name, uint64_t value)
-{
-	snprintf(defines->text[defines->count++], FT_DEFINE_SIZE, "-D%s=%llu", name,
-	        (unsigned long long)value);
-}
 
 static uint64_t knob(const struct ft_config *config, unsigned index)
 {
@@ -30,56 +21,40 @@ static uint64_t min_blocks(const struct ft_traits *traits, const struct ft_confi
 	return blocks > 1 && REGISTERS / (blocks * block) >= REGISTERS_A_THREAD ? 1 : blocks;
 }
 
+static struct ft_rows_shape shape_of(const struct ft_config *config)
+{
+	return (struct ft_rows_shape){.block = knob(config, RMSNORM_BLOCK_THREADS),
+	        .row = knob(config, RMSNORM_ROW_THREADS),
+	        .each = knob(config, RMSNORM_BLOCKS_PER_UNIT)};
+}
+
 static void defines_of(const struct ft_problem *given, const struct ft_traits *traits,
         const struct ft_config *config, struct ft_defines *defines)
 {
-	const struct rmsnorm_problem problem = rmsnorm_unpack(given);
+	const struct ft_rows problem = ft_rows_unpack(given);
+	const struct ft_rows_shape shape = shape_of(config);
 
-	memset(defines, 0, sizeof *defines);
-	define(defines, "RN_N", problem.n);
-	define(defines, "RN_X", problem.dtype);
-	define(defines, "RN_W", problem.weight);
-	define(defines, "RN_WAVE", traits->wave);
-	define(defines, "RN_BLOCK_THREADS", knob(config, RMSNORM_BLOCK_THREADS));
-	define(defines, "RN_ROW_THREADS", knob(config, RMSNORM_ROW_THREADS));
-	if (strcmp(traits->kind, "cuda") == 0) {
-		define(defines, "RN_MIN_BLOCKS", min_blocks(traits, config));
+	ft_rows_defines(&problem, traits, &shape, defines);
+	if (ft_rows_is_amd(traits)) {
+		ft_rows_define(defines, "RN_WAVES_PER_EU", knob(config, RMSNORM_WAVES_PER_EU));
+		ft_rows_define(defines, "RN_WAVES_EXACT", knob(config, RMSNORM_WAVES_EXACT));
 	} else {
-		define(defines, "RN_WAVES_PER_EU", knob(config, RMSNORM_WAVES_PER_EU));
-		define(defines, "RN_WAVES_EXACT", knob(config, RMSNORM_WAVES_EXACT));
+		ft_rows_define(defines, "RN_MIN_BLOCKS", min_blocks(traits, config));
 	}
-	define(defines, "RN_PASSES", knob(config, RMSNORM_PASSES));
-	define(defines, "RN_NONTEMPORAL", knob(config, RMSNORM_NONTEMPORAL));
-	define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));
-	define(defines, "RN_PREFETCH", knob(config, RMSNORM_PREFETCH));
-	define(defines, "RN_WALK", knob(config, RMSNORM_BLOCKS_PER_UNIT) != 0);
+	ft_rows_define(defines, "RN_PASSES", knob(config, RMSNORM_PASSES));
+	ft_rows_define(defines, "RN_NONTEMPORAL", knob(config, RMSNORM_NONTEMPORAL));
+	ft_rows_define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));
+	ft_rows_define(defines, "RN_PREFETCH", knob(config, RMSNORM_PREFETCH));
+	ft_rows_define(defines, "RN_WALK", shape.each != 0);
 }
 
 static void launch_of(const struct ft_problem *given, const struct ft_traits *traits,
         const struct ft_config *config, struct ft_launch *launch)
 {
-	const struct rmsnorm_problem problem = rmsnorm_unpack(given);
-	uint64_t each = knob(config, RMSNORM_BLOCKS_PER_UNIT);
-	uint64_t grid;
+	const struct ft_rows problem = ft_rows_unpack(given);
+	const struct ft_rows_shape shape = shape_of(config);
 
-	launch->block = (unsigned)knob(config, RMSNORM_BLOCK_THREADS);
-	launch->rows = launch->block / (unsigned)knob(config, RMSNORM_ROW_THREADS);
-	/* HIP counts the threads of a whole grid in 32 bits, CUDA the blocks in 31; a block walks on, so fewer
-	 * blocks do as well. */
-	if (each)
-		launch->blocks_limit = (unsigned)(each * traits->units);
-	else
-		launch->blocks_limit =
-		        strcmp(traits->kind, "cuda") == 0 ? INT32_MAX : (1u << 31) / launch->block;
-	grid = (problem.m + launch->rows - 1) / launch->rows;
-	launch->grid = grid < launch->blocks_limit ? (unsigned)grid : launch->blocks_limit;
-	launch->count = 6;
-	for (uint32_t i = 0; i < RMSNORM_TENSORS; i++)
-		launch->argument[i] = (struct ft_argument){.kind = FT_ARGUMENT_TENSOR, .tensor = i};
-	launch->argument[3] = (struct ft_argument){.kind = FT_ARGUMENT_INT64, .int64 = (int64_t)problem.m};
-	launch->argument[4] =
-	        (struct ft_argument){.kind = FT_ARGUMENT_INT64, .int64 = (int64_t)problem.row_stride};
-	launch->argument[5] = (struct ft_argument){.kind = FT_ARGUMENT_FLOAT, .float32 = (float)RMSNORM_EPS};
+	ft_rows_launch(&rmsnorm_rows, &problem, traits, &shape, (float)RMSNORM_EPS, launch);
 }
 
 extern const struct ft_kernel_gpu ft_kernel_gpu_rmsnorm;

@@ -3,9 +3,10 @@
 #define FLYTUNE_KERNELS_RMSNORM_GPU_H
 
 #include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rows/gpu.h"
 
 enum {
-	RMSNORM_BLOCK_THREADS,
+	RMSNORM_BLOCK_THREADS = FT_ROWS_BLOCK_THREADS,
 	RMSNORM_WAVES_PER_EU,
 	RMSNORM_ROW_THREADS,
 	RMSNORM_WAVES_EXACT,

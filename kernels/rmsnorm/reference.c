@@ -1,39 +1,36 @@
 /* The float64 rmsnorm. */
 #include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rows/reference.h"
 
 #include <math.h>
 
-FT_INLINE double scale_as(enum ft_dtype type, const void *x, uint64_t start, uint64_t n)
+FT_INLINE void scale_as(enum ft_dtype type, const void *x, uint64_t n, double known[FT_ROW_KNOWN])
 {
 	double sum[4] = {0};
 	uint64_t i = 0;
 
 	for (; i + 4 <= n; i += 4) {
 		for (uint64_t j = 0; j < 4; j++) {
-			double value = ft_load(type, x, start + i + j);
+			double value = ft_load(type, x, i + j);
 
 			sum[j] += value * value;
 		}
 	}
 	for (; i < n; i++) {
-		double value = ft_load(type, x, start + i);
+		double value = ft_load(type, x, i);
 
 		sum[0] += value * value;
 	}
-	return 1.0 / sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)n + RMSNORM_EPS);
+	known[0] = 1.0 / sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)n + RMSNORM_EPS);
 }
 
 /* rsqrt(mean(x * x) + eps) of one row. */
 FT_INLINE void row_scale_any(
         const struct ft_tensors *tensors, const void *const *data, uint64_t row, double known[FT_ROW_KNOWN])
 {
-	const struct ft_tensor *x = &tensors->tensor[RMSNORM_INPUT];
-	const void *from = data[RMSNORM_INPUT];
-	uint64_t start = row * x->stride;
+	const struct ft_tensor *x = &tensors->tensor[FT_ROWS_INPUT];
 
-	known[0] = x->type == FT_F32 ? scale_as(FT_F32, from, start, x->length)
-	        : x->type == FT_F16  ? scale_as(FT_F16, from, start, x->length)
-	                             : scale_as(FT_BF16, from, start, x->length);
+	FT_ROWS_AS(x->type, scale_as, ft_rows_input(tensors, data, row, 0), x->length, known);
 }
 
 FT_WIDE(row_scale,
@@ -50,21 +47,11 @@ FT_INLINE void values_as(enum ft_dtype type, enum ft_dtype weight_type, const vo
 FT_INLINE void values_any(const struct ft_tensors *tensors, const void *const *data, uint64_t row,
         const double known[FT_ROW_KNOWN], uint64_t first, uint64_t count, double *want)
 {
-	const struct ft_tensor *x = &tensors->tensor[RMSNORM_INPUT];
-	enum ft_dtype own = x->type, other = tensors->tensor[RMSNORM_WEIGHT_INPUT].type;
-	const void *from = (const char *)data[RMSNORM_INPUT] + (row * x->stride + first) * ft_dtype_size(own);
-	const void *weight = (const char *)data[RMSNORM_WEIGHT_INPUT] + first * ft_dtype_size(other);
+	const void *x = ft_rows_input(tensors, data, row, first);
+	const void *weight = ft_rows_weight(tensors, data, FT_ROWS_WEIGHT, first);
 
-	if (own == FT_F32)
-		values_as(FT_F32, FT_F32, from, weight, known[0], count, want);
-	else if (own == FT_F16 && other != own)
-		values_as(FT_F16, FT_F32, from, weight, known[0], count, want);
-	else if (own == FT_F16)
-		values_as(FT_F16, FT_F16, from, weight, known[0], count, want);
-	else if (other != own)
-		values_as(FT_BF16, FT_F32, from, weight, known[0], count, want);
-	else
-		values_as(FT_BF16, FT_BF16, from, weight, known[0], count, want);
+	FT_ROWS_AS_BOTH(tensors->tensor[FT_ROWS_INPUT].type, tensors->tensor[FT_ROWS_WEIGHT].type, values_as,
+	        x, weight, known[0], count, want);
 }
 
 FT_WIDE(values,

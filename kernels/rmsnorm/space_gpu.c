@@ -1,35 +1,24 @@
 #include "kernels/rmsnorm/gpu.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 const struct ft_schema rmsnorm_gpu_schema =
         {
-                RMSNORM_SCHEMA_FIELDS,
+                .kernel = "rmsnorm",
+                .revision = RMSNORM_REVISION,
+                FT_ROWS_FIELDS,
                 .knob_count = RMSNORM_KNOBS,
                 .knob =
                         {
-                                [RMSNORM_BLOCK_THREADS] = {.name = "BLOCK_THREADS",
-                                        .count = 24,
-                                        .value = {32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384,
-                                                416, 448, 480, 512, 576, 640, 704, 768, 832, 896, 960, 1024},
-                                        .help = "threads of a block"},
+                                [RMSNORM_BLOCK_THREADS] = FT_ROWS_KNOB_BLOCK_THREADS,
                                 [RMSNORM_WAVES_PER_EU] = {.name = "waves_per_eu",
                                         .count = 8,
                                         .value = {0, 1, 2, 4, 8, 10, 12, 16},
                                         .help = "waves that must fit on a SIMD unit or scheduler at once; 0 "
                                                 "leaves it "
                                                 "to the compiler"},
-                                [RMSNORM_ROW_THREADS] = {.name = "ROW_THREADS",
-                                        .count = 26,
-                                        .value =
-                                                {8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352,
-                                                        384, 416, 448, 480, 512, 576, 640, 704, 768, 832, 896,
-                                                        960, 1024},
-                                        .changes_bits = true,
-                                        .help = "threads that share a row; the block works on "
-                                                "BLOCK_THREADS / ROW_THREADS rows at once"},
+                                [RMSNORM_ROW_THREADS] = FT_ROWS_KNOB_ROW_THREADS,
                                 [RMSNORM_WAVES_EXACT] = {.name = "waves_exact",
                                         .count = 2,
                                         .value = {0, 1},
@@ -55,19 +44,9 @@ const struct ft_schema rmsnorm_gpu_schema =
                                         .count = 2,
                                         .value = {0, 1},
                                         .help = "1: a block loads its next row before it reduces this one"},
-                                [RMSNORM_BLOCKS_PER_UNIT] = {.name = "BLOCKS_PER_UNIT",
-                                        .count = 7,
-                                        .value = {0, 1, 2, 3, 4, 6, 8},
-                                        .help = "blocks launched for each compute unit, which share all "
-                                                "rows; 0: a "
-                                                "block for each set of rows"},
+                                [RMSNORM_BLOCKS_PER_UNIT] = FT_ROWS_KNOB_BLOCKS_PER_UNIT,
                         },
 };
-
-static bool is_amd(const struct ft_traits *traits)
-{
-	return strcmp(traits->kind, "cuda") != 0;
-}
 
 /* NVIDIA's architecture as a number: 90 for sm_90. */
 static int sm_of(const struct ft_traits *traits)
@@ -75,26 +54,8 @@ static int sm_of(const struct ft_traits *traits)
 	return strncmp(traits->arch, "sm_", 3) == 0 ? (int)strtoul(traits->arch + 3, NULL, 10) : 0;
 }
 
-static uint64_t wave_of(const struct ft_traits *traits)
-{
-	return traits->wave ? traits->wave : is_amd(traits) ? 64 : 32;
-}
-
-/* 128-bit pieces of a row, as the device source counts them. */
-static uint64_t vectors(const struct rmsnorm_problem *problem)
-{
-	uint64_t width = 16 / ft_dtype_size(problem->dtype);
-
-	return problem->n % width ? (problem->n + 2 * width - 2) / width : problem->n / width;
-}
-
-static uint64_t slots(const struct rmsnorm_problem *problem, uint64_t row_threads)
-{
-	return (vectors(problem) + row_threads - 1) / row_threads;
-}
-
 /* Registers that a row and, if it is loaded early, the weight take of a thread: 4 a vector. */
-static uint64_t row_registers(const struct rmsnorm_problem *problem, const int64_t *value)
+static uint64_t row_registers(const struct ft_rows *problem, const int64_t *value)
 {
 	uint64_t each = 4;
 
@@ -102,119 +63,66 @@ static uint64_t row_registers(const struct rmsnorm_problem *problem, const int64
 		each += 4 * ft_dtype_size(problem->weight) / ft_dtype_size(problem->dtype);
 	if (value[RMSNORM_PREFETCH])
 		each += 4;
-	return each * slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]);
+	return each * ft_rows_slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]);
 }
 
-/* Registers that a thread can have with blocks of that size, less what addresses and sums need. */
-static uint64_t register_room(const struct ft_traits *traits, const int64_t *value)
-{
-	bool large = strncmp(traits->arch, "gfx90a", 6) == 0 || strncmp(traits->arch, "gfx94", 5) == 0 ||
-	        strncmp(traits->arch, "gfx95", 5) == 0;
-	uint64_t file = !is_amd(traits) || wave_of(traits) == 32 ? 65536
-	        : large                                          ? 512 * 64 * 4
-	                                                         : 256 * 64 * 4;
-	uint64_t most = file / (uint64_t)value[RMSNORM_BLOCK_THREADS];
-	uint64_t rest = is_amd(traits) ? 36 : 30;
-
-	if (most > 255)
-		most = 255;
-	return most > rest + 10 ? most - rest : most / 4;
-}
-
-static bool fits(const struct rmsnorm_problem *problem, const struct ft_traits *traits, const int64_t *value)
+static bool fits(const struct ft_rows *problem, const struct ft_traits *traits, const int64_t *value)
 {
 	/* With more vectors a thread hiprtc's LLVM spills whatever there is room for. */
-	if (is_amd(traits) && slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]) > 8)
+	if (ft_rows_is_amd(traits) && ft_rows_slots(problem, (uint64_t)value[RMSNORM_ROW_THREADS]) > 8)
 		return false;
 	uint64_t late = 0;
 
 	/* Four vectors of the weight at a time, where it is loaded late. */
-	if (is_amd(traits) && value[RMSNORM_WEIGHT] == 0)
+	if (ft_rows_is_amd(traits) && value[RMSNORM_WEIGHT] == 0)
 		late = 16 * ft_dtype_size(problem->weight) / ft_dtype_size(problem->dtype);
-	return row_registers(problem, value) + late <= register_room(traits, value);
-}
-
-static bool has_value(unsigned knob, uint64_t value)
-{
-	const struct ft_knob_def *def = &rmsnorm_gpu_schema.knob[knob];
-
-	for (uint32_t i = 0; i < def->count; i++)
-		if ((uint64_t)def->value[i] == value)
-			return true;
-	return false;
-}
-
-/* The least team for a row that leaves a thread `each` vectors or fewer. */
-static uint64_t threads_for(
-        const struct rmsnorm_problem *problem, const struct ft_traits *traits, uint64_t each)
-{
-	const struct ft_knob_def *def = &rmsnorm_gpu_schema.knob[RMSNORM_ROW_THREADS];
-	uint64_t wave = wave_of(traits);
-
-	for (uint32_t i = 0; i < def->count; i++) {
-		uint64_t threads = (uint64_t)def->value[i];
-
-		if (threads > wave && threads % wave != 0)
-			continue;
-		if (slots(problem, threads) <= each)
-			return threads;
-	}
-	return 1024;
-}
-
-/* Bytes that a launch reads and writes, held against what the last cache holds. */
-enum traffic { SMALL, MIDDLE, LARGE, HUGE };
-
-static enum traffic traffic_of(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
-{
-	uint64_t bytes = 2 * problem->m * problem->n * ft_dtype_size(problem->dtype);
-	uint64_t cache = traits->cache ? traits->cache : (uint64_t)32 << 20;
-
-	return bytes > 4 * cache ? HUGE : bytes > cache ? LARGE : bytes > cache / 8 ? MIDDLE : SMALL;
+	return row_registers(problem, value) + late <=
+	        ft_rows_registers(traits, (uint64_t)value[RMSNORM_BLOCK_THREADS]);
 }
 
 /* Whether it may pay to read a row twice, from the second cache the second time. */
-static bool may_read_twice(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
+static bool may_read_twice(const struct ft_rows *problem, const struct ft_traits *traits)
 {
 	return sm_of(traits) >= 80 && problem->n % (16 / ft_dtype_size(problem->dtype)) == 0 &&
-	        vectors(problem) >= 128 && traffic_of(problem, traits) >= LARGE;
+	        ft_rows_vectors(problem) >= 128 && ft_rows_traffic(problem, traits) >= FT_ROWS_LARGE;
 }
 
 /* Two vectors a thread, as long as a row takes `most` threads or fewer; beyond, up to eight, and of the teams that
  * leave the fewest lanes idle the largest. */
-static uint64_t wide_row(const struct rmsnorm_problem *problem, const struct ft_traits *traits, uint64_t most)
+static uint64_t wide_row(const struct ft_rows *problem, const struct ft_traits *traits, uint64_t most)
 {
 	const struct ft_knob_def *def = &rmsnorm_gpu_schema.knob[RMSNORM_ROW_THREADS];
-	uint64_t row = threads_for(problem, traits, 2), best = threads_for(problem, traits, 8);
+	uint64_t row = ft_rows_team(problem, traits, 2), best = ft_rows_team(problem, traits, 8);
 
 	if (row <= most)
 		return row;
 	for (uint32_t i = 0; i < def->count; i++) {
 		uint64_t threads = (uint64_t)def->value[i];
 
-		if (threads > best && threads <= most && threads % wave_of(traits) == 0 &&
-		        slots(problem, threads) * threads <= slots(problem, best) * best)
+		if (threads > best && threads <= most && threads % ft_rows_wave(traits) == 0 &&
+		        ft_rows_slots(problem, threads) * threads <= ft_rows_slots(problem, best) * best)
 			best = threads;
 	}
 	return best;
 }
 
 /* Whether all rows' blocks, one row each, are on the device at once where a unit has room for so many threads. */
-static bool at_once(const struct rmsnorm_problem *problem, const struct ft_traits *traits, uint64_t row,
-        uint64_t threads_a_unit)
+static bool at_once(
+        const struct ft_rows *problem, const struct ft_traits *traits, uint64_t row, uint64_t threads_a_unit)
 {
 	return problem->m <= threads_a_unit / row * traits->units;
 }
 
 /* Whether time is latency: little is read; or blocks of two vectors a thread, in 40 registers, would come in two
  * turns, and those of four, in 64, do not. */
-static bool waits(const struct rmsnorm_problem *problem, const struct ft_traits *traits)
+static bool waits(const struct ft_rows *problem, const struct ft_traits *traits)
 {
-	uint64_t two = threads_for(problem, traits, 2), four = threads_for(problem, traits, 4);
+	uint64_t two = ft_rows_team(problem, traits, 2), four = ft_rows_team(problem, traits, 4);
 
-	if (traffic_of(problem, traits) != MIDDLE)
-		return traffic_of(problem, traits) == SMALL;
-	return vectors(problem) >= 128 && two > four && two <= 256 && slots(problem, four) <= 4 &&
+	if (ft_rows_traffic(problem, traits) != FT_ROWS_MIDDLE)
+		return ft_rows_traffic(problem, traits) == FT_ROWS_SMALL;
+	return ft_rows_vectors(problem) >= 128 && two > four && two <= 256 &&
+	        ft_rows_slots(problem, four) <= 4 &&
 	        ft_dtype_size(problem->weight) == ft_dtype_size(problem->dtype) &&
 	        !at_once(problem, traits, two, 1536) && at_once(problem, traits, four, 1024);
 }
@@ -223,11 +131,10 @@ static bool waits(const struct rmsnorm_problem *problem, const struct ft_traits 
  * vectors a thread, all blocks there at once, hints for the caches. Far beyond the last cache, reading a row
  * twice beats holding it in registers, as more blocks are under way; so does loading the weight late where
  * holding both takes 127 registers and the row alone 80. */
-static void nvidia_default(
-        const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
+static void nvidia_default(const struct ft_rows *problem, const struct ft_traits *traits, int64_t *value)
 {
-	enum traffic traffic = traffic_of(problem, traits);
-	uint64_t row = threads_for(problem, traits, 4), all = vectors(problem), block;
+	enum ft_rows_traffic traffic = ft_rows_traffic(problem, traits);
+	uint64_t row = ft_rows_team(problem, traits, 4), all = ft_rows_vectors(problem), block;
 
 	/* short rows: no more lanes than vectors, and a whole wave if there are as many */
 	if (row < 32)
@@ -235,15 +142,15 @@ static void nvidia_default(
 	value[RMSNORM_WEIGHT] = 1;
 	if (waits(problem, traits)) {
 		value[RMSNORM_NONTEMPORAL] = 3;
-		value[RMSNORM_WEIGHT] = problem->m < 8 || traffic == MIDDLE ? 3 : 1;
-		value[RMSNORM_WAVES_PER_EU] = row >= 64 && slots(problem, row) <= 4 ? 8 : 0;
+		value[RMSNORM_WEIGHT] = problem->m < 8 || traffic == FT_ROWS_MIDDLE ? 3 : 1;
+		value[RMSNORM_WAVES_PER_EU] = row >= 64 && ft_rows_slots(problem, row) <= 4 ? 8 : 0;
 	} else if (all >= 128) {
-		bool twice = traffic == HUGE && may_read_twice(problem, traits);
+		bool twice = traffic == FT_ROWS_HUGE && may_read_twice(problem, traits);
 
 		row = wide_row(problem, traits, twice ? 512 : 256);
 		value[RMSNORM_PASSES] = twice ? 2 : 1;
 		value[RMSNORM_NONTEMPORAL] = twice ? 8 : 0;
-		value[RMSNORM_WEIGHT] = slots(problem, row) < 8 ? 3 : 0;
+		value[RMSNORM_WEIGHT] = ft_rows_slots(problem, row) < 8 ? 3 : 0;
 	}
 	block = row;
 	if (row < 64 && problem->m > traits->units * 8)
@@ -256,9 +163,9 @@ static void nvidia_default(
 
 /* One wave a row up to 512 elements of 16 bits, 256 threads from 2048 on, 512 beyond 8192; the order of a
  * row's sum is the same for every m. */
-static void amd_default(const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
+static void amd_default(const struct ft_rows *problem, const struct ft_traits *traits, int64_t *value)
 {
-	uint64_t row_vectors = vectors(problem);
+	uint64_t row_vectors = ft_rows_vectors(problem);
 	bool few = problem->m < 256;
 	uint64_t row = 8, block;
 
@@ -268,7 +175,7 @@ static void amd_default(const struct rmsnorm_problem *problem, const struct ft_t
 		row = 512;
 	if (row_vectors > UINT64_C(4) * 512)
 		row = 1024;
-	block = few ? wave_of(traits) : 256;
+	block = few ? ft_rows_wave(traits) : 256;
 	if (block < row)
 		block = row;
 	value[RMSNORM_ROW_THREADS] = (int64_t)row;
@@ -278,7 +185,7 @@ static void amd_default(const struct rmsnorm_problem *problem, const struct ft_t
 }
 
 /* Settles what follows from the rest: a row that has no room in registers is read twice, too. */
-static void settle(const struct rmsnorm_problem *problem, const struct ft_traits *traits, int64_t *value)
+static void settle(const struct ft_rows *problem, const struct ft_traits *traits, int64_t *value)
 {
 	if (value[RMSNORM_PASSES] != 2) {
 		value[RMSNORM_PASSES] = 1;
@@ -292,54 +199,23 @@ static void settle(const struct rmsnorm_problem *problem, const struct ft_traits
 }
 
 void rmsnorm_gpu_default(
-        const struct rmsnorm_problem *problem, const struct ft_traits *traits, struct ft_config *config)
+        const struct ft_rows *problem, const struct ft_traits *traits, struct ft_config *config)
 {
 	int64_t value[RMSNORM_KNOBS] = {0};
 
-	if (is_amd(traits))
+	if (ft_rows_is_amd(traits))
 		amd_default(problem, traits, value);
 	else
 		nvidia_default(problem, traits, value);
 	settle(problem, traits, value);
-	rmsnorm_config_of(&rmsnorm_gpu_schema, value, config);
-}
-
-struct adding {
-	const struct rmsnorm_problem *problem;
-	const struct ft_traits *traits;
-	struct ft_config default_config;
-	struct ft_space *space;
-	struct ft_error *error;
-};
-
-static int add(struct adding *adding, const int64_t *value, const char *pruned)
-{
-	struct ft_config config;
-
-	rmsnorm_config_of(&rmsnorm_gpu_schema, value, &config);
-	for (uint32_t i = 0; i < adding->space->count; i++)
-		if (ft_config_equal(&adding->space->config[i], &config))
-			return 0;
-	return rmsnorm_space_add(adding->space, &config, &adding->default_config, pruned, adding->error);
-}
-
-/* Why a config with these threads a row cannot win; NULL if it may. */
-static const char *idle(const struct rmsnorm_problem *problem, uint64_t row_threads)
-{
-	uint64_t given = slots(problem, row_threads) * row_threads;
-	uint64_t used = vectors(problem);
-
-	if (row_threads > 32 && used * 2 <= row_threads)
-		return "half of the threads or more have nothing to do";
-	if (row_threads > 32 && used * 5 < given * 4)
-		return "a fifth of the lanes or more are idle";
-	return NULL;
+	ft_rows_config(&rmsnorm_gpu_schema, value, config);
 }
 
 /* Blocks of 128, 256, 512 and 1024 threads, one row each, times three values of waves_per_eu. */
-static int add_plain(struct adding *adding)
+static int add_plain(struct ft_rows_adding *adding)
 {
-	bool amd = is_amd(adding->traits), small = traffic_of(adding->problem, adding->traits) == SMALL;
+	bool amd = ft_rows_is_amd(adding->traits),
+	     small = ft_rows_traffic(adding->problem, adding->traits) == FT_ROWS_SMALL;
 	int64_t hint = amd ? adding->default_config.knob[RMSNORM_NONTEMPORAL].value : small ? 3 : 0;
 	int64_t weight = amd ? 1 : 3;
 
@@ -354,7 +230,8 @@ static int add_plain(struct adding *adding)
 			};
 
 			settle(adding->problem, adding->traits, value);
-			if (add(adding, value, idle(adding->problem, (uint64_t)block)) < 0)
+			if (ft_rows_add_once(adding, value, ft_rows_idle(adding->problem, (uint64_t)block)) <
+			        0)
 				return -1;
 		}
 	return 0;
@@ -362,11 +239,11 @@ static int add_plain(struct adding *adding)
 
 /* A team with the weight loaded in either of two ways. */
 static int add_team(
-        struct adding *adding, uint64_t row, uint64_t rows, int64_t hint, const int64_t weights[2])
+        struct ft_rows_adding *adding, uint64_t row, uint64_t rows, int64_t hint, const int64_t weights[2])
 {
-	const struct rmsnorm_problem *problem = adding->problem;
+	const struct ft_rows *problem = adding->problem;
 
-	if (row * rows > 1024 || !has_value(RMSNORM_BLOCK_THREADS, row * rows))
+	if (row * rows > 1024 || !ft_rows_has_block(row * rows))
 		return 0;
 	for (int i = 0; i < 2; i++) {
 		int64_t value[RMSNORM_KNOBS] = {
@@ -379,7 +256,7 @@ static int add_team(
 		settle(problem, adding->traits, value);
 		if (value[RMSNORM_PASSES] == 2 && row < 512)
 			continue; /* longer rows want more threads, not more passes */
-		if (add(adding, value, NULL) < 0)
+		if (ft_rows_add_once(adding, value, NULL) < 0)
 			return -1;
 	}
 	return 0;
@@ -387,20 +264,20 @@ static int add_team(
 
 static const int64_t early_or_late[2] = {1, 0};
 
-static int add_amd(struct adding *adding)
+static int add_amd(struct ft_rows_adding *adding)
 {
 	const struct ft_knob_def *teams = &rmsnorm_gpu_schema.knob[RMSNORM_ROW_THREADS];
-	const struct rmsnorm_problem *problem = adding->problem;
-	uint64_t wave = wave_of(adding->traits);
+	const struct ft_rows *problem = adding->problem;
+	uint64_t wave = ft_rows_wave(adding->traits);
 
 	for (uint32_t i = 0; i < teams->count; i++) {
 		uint64_t row = (uint64_t)teams->value[i];
 
 		if (row > wave ? row % wave != 0 : wave % row != 0)
 			continue;
-		if (slots(problem, row) > 8 || idle(problem, row))
+		if (ft_rows_slots(problem, row) > 8 || ft_rows_idle(problem, row))
 			continue;
-		if (row < wave && row > 8 && row / 2 >= vectors(problem))
+		if (row < wave && row > 8 && row / 2 >= ft_rows_vectors(problem))
 			continue;
 		for (uint64_t rows = 1; row * rows <= 512 || rows == 1; rows *= 2) {
 			if (row * rows < 2 * wave || row * rows % wave != 0)
@@ -417,25 +294,26 @@ static int add_amd(struct adding *adding)
 
 /* With a few vectors a thread the compiler schedules in another way if it is told an exact occupancy; as a
  * minimum alone the number changes nothing. */
-static int add_exact(struct adding *adding)
+static int add_exact(struct ft_rows_adding *adding)
 {
 	int64_t value[RMSNORM_KNOBS];
 
 	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
 		value[i] = adding->default_config.knob[i].value;
-	if (slots(adding->problem, (uint64_t)value[RMSNORM_ROW_THREADS]) < 4 || value[RMSNORM_PASSES] == 2)
+	if (ft_rows_slots(adding->problem, (uint64_t)value[RMSNORM_ROW_THREADS]) < 4 ||
+	        value[RMSNORM_PASSES] == 2)
 		return 0;
 	value[RMSNORM_WAVES_EXACT] = 1;
 	for (int64_t waves = 1; waves <= 4; waves *= 2) {
 		value[RMSNORM_WAVES_PER_EU] = waves;
-		if (add(adding, value, NULL) < 0)
+		if (ft_rows_add_once(adding, value, NULL) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static int add_nvidia_one(struct adding *adding, uint64_t row, uint64_t rows, int64_t hint, int64_t weight,
-        int64_t waves, int64_t passes)
+static int add_nvidia_one(struct ft_rows_adding *adding, uint64_t row, uint64_t rows, int64_t hint,
+        int64_t weight, int64_t waves, int64_t passes)
 {
 	int64_t value[RMSNORM_KNOBS] = {
 	        [RMSNORM_BLOCK_THREADS] = (int64_t)(row * rows),
@@ -446,22 +324,22 @@ static int add_nvidia_one(struct adding *adding, uint64_t row, uint64_t rows, in
 	        [RMSNORM_PASSES] = passes,
 	};
 
-	if (!has_value(RMSNORM_BLOCK_THREADS, row * rows) || idle(adding->problem, row) ||
-	        (row * rows) % wave_of(adding->traits) != 0)
+	if (!ft_rows_has_block(row * rows) || ft_rows_idle(adding->problem, row) ||
+	        (row * rows) % ft_rows_wave(adding->traits) != 0)
 		return 0;
 	settle(adding->problem, adding->traits, value);
-	return add(adding, value, NULL);
+	return ft_rows_add_once(adding, value, NULL);
 }
 
 /* Rows of less than 128 vectors: teams that leave a thread 1 to 8 of them, in a block of their own or one of
  * 256 threads. */
-static int add_nvidia_short(struct adding *adding)
+static int add_nvidia_short(struct ft_rows_adding *adding)
 {
-	uint64_t wave = wave_of(adding->traits), units = adding->traits->units;
-	int64_t hint = traffic_of(adding->problem, adding->traits) == SMALL ? 3 : 0;
+	uint64_t wave = ft_rows_wave(adding->traits), units = adding->traits->units;
+	int64_t hint = ft_rows_traffic(adding->problem, adding->traits) == FT_ROWS_SMALL ? 3 : 0;
 
 	for (uint64_t each = 1; each <= 8; each *= 2) {
-		uint64_t row = threads_for(adding->problem, adding->traits, each);
+		uint64_t row = ft_rows_team(adding->problem, adding->traits, each);
 		uint64_t least = row < wave ? wave / row : 1;
 
 		for (int64_t weight = 0; weight <= 1; weight++) {
@@ -476,13 +354,13 @@ static int add_nvidia_short(struct adding *adding)
 }
 
 /* What hides latency: blocks small enough in registers to be all there at once. */
-static int add_nvidia_small(struct adding *adding)
+static int add_nvidia_small(struct ft_rows_adding *adding)
 {
 	for (uint64_t each = 2; each <= 8; each *= 2) {
-		uint64_t row = threads_for(adding->problem, adding->traits, each);
+		uint64_t row = ft_rows_team(adding->problem, adding->traits, each);
 
 		for (int64_t weight = 1; weight <= 3; weight += 2)
-			if (each <= 4 && slots(adding->problem, row) <= 4 &&
+			if (each <= 4 && ft_rows_slots(adding->problem, row) <= 4 &&
 			        add_nvidia_one(adding, row, 1, 3, weight, 8, 1) < 0)
 				return -1;
 		if (each >= 4 && add_nvidia_one(adding, row, 1, 3, 1, 0, 1) < 0)
@@ -491,10 +369,10 @@ static int add_nvidia_small(struct adding *adding)
 	return 0;
 }
 
-static int add_nvidia_middle(struct adding *adding)
+static int add_nvidia_middle(struct ft_rows_adding *adding)
 {
 	for (uint64_t each = 2; each <= 8; each *= 2) {
-		uint64_t row = threads_for(adding->problem, adding->traits, each);
+		uint64_t row = ft_rows_team(adding->problem, adding->traits, each);
 
 		for (int64_t hint = 0; hint <= 3; hint += 3)
 			for (int64_t weight = 1; weight <= 3; weight += 2)
@@ -504,12 +382,12 @@ static int add_nvidia_middle(struct adding *adding)
 	return 0;
 }
 
-static int add_nvidia_large(struct adding *adding)
+static int add_nvidia_large(struct ft_rows_adding *adding)
 {
 	uint64_t wide = wide_row(adding->problem, adding->traits, 512);
 
 	for (uint64_t each = 2; each <= 8; each *= 2) {
-		uint64_t row = threads_for(adding->problem, adding->traits, each);
+		uint64_t row = ft_rows_team(adding->problem, adding->traits, each);
 
 		for (int64_t weight = 1; weight <= 3; weight += 2)
 			if (add_nvidia_one(adding, row, 1, 0, weight, 0, 1) < 0)
@@ -533,109 +411,61 @@ static int add_nvidia_large(struct adding *adding)
 /* What won or came within 2 % of it in some shape, when a far wider product was measured on an H200. What lost there
  * has no knob any more: a cluster of blocks that share a long row took 39.3 us at 2048 x 16384, where the best,
  * a block of 256 threads a row, takes 33.95. */
-static int add_nvidia(struct adding *adding)
+static int add_nvidia(struct ft_rows_adding *adding)
 {
-	const struct rmsnorm_problem *problem = adding->problem;
-	enum traffic traffic = traffic_of(problem, adding->traits);
+	const struct ft_rows *problem = adding->problem;
+	enum ft_rows_traffic traffic = ft_rows_traffic(problem, adding->traits);
 	int result;
 
-	if (vectors(problem) < 128)
+	if (ft_rows_vectors(problem) < 128)
 		return add_nvidia_short(adding);
-	result = traffic == SMALL   ? add_nvidia_small(adding)
-	        : traffic == MIDDLE ? add_nvidia_middle(adding)
-	                            : add_nvidia_large(adding);
+	result = traffic == FT_ROWS_SMALL   ? add_nvidia_small(adding)
+	        : traffic == FT_ROWS_MIDDLE ? add_nvidia_middle(adding)
+	                                    : add_nvidia_large(adding);
 	/* Very long rows: in registers if they fit, else read twice. */
-	for (uint64_t row = 512; result == 0 && slots(problem, 1024) > 4 && row <= 1024; row *= 2)
-		result = add_nvidia_one(adding, row, 1, traffic == SMALL ? 3 : 0, 1, 0, 1);
+	for (uint64_t row = 512; result == 0 && ft_rows_slots(problem, 1024) > 4 && row <= 1024; row *= 2)
+		result = add_nvidia_one(adding, row, 1, traffic == FT_ROWS_SMALL ? 3 : 0, 1, 0, 1);
 	return result;
 }
 
-/* Smaller blocks first, else as they were added. */
-static void sort_space(struct ft_space *space)
+int rmsnorm_gpu_space(const struct ft_rows *problem, const struct ft_traits *traits, struct ft_space *space,
+        struct ft_error *error)
 {
-	for (uint32_t i = 1; i < space->count; i++) {
-		struct ft_config config = space->config[i];
-		bool is_default = space->default_index == i;
-		char pruned[sizeof space->pruned[0]];
-		uint32_t at = i;
-
-		memcpy(pruned, space->pruned[i], sizeof pruned);
-		for (; at > 0 &&
-		        space->config[at - 1].knob[RMSNORM_BLOCK_THREADS].value >
-		                config.knob[RMSNORM_BLOCK_THREADS].value;
-		        at--) {
-			space->config[at] = space->config[at - 1];
-			memcpy(space->pruned[at], space->pruned[at - 1], sizeof pruned);
-			if (space->default_index == at - 1)
-				space->default_index = at;
-		}
-		space->config[at] = config;
-		memcpy(space->pruned[at], pruned, sizeof pruned);
-		if (is_default)
-			space->default_index = at;
-	}
-}
-
-int rmsnorm_gpu_space(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
-        struct ft_space *space, struct ft_error *error)
-{
-	struct adding adding = {.problem = problem, .traits = traits, .space = space, .error = error};
-	int64_t value[RMSNORM_KNOBS];
+	struct ft_rows_adding adding = {.schema = &rmsnorm_gpu_schema,
+	        .problem = problem,
+	        .traits = traits,
+	        .space = space,
+	        .error = error};
 
 	rmsnorm_gpu_default(problem, traits, &adding.default_config);
-	if (is_amd(traits) ? add_amd(&adding) < 0 || add_exact(&adding) < 0 : add_nvidia(&adding) < 0)
+	if (ft_rows_is_amd(traits) ? add_amd(&adding) < 0 || add_exact(&adding) < 0 : add_nvidia(&adding) < 0)
 		return -1;
-	if (add_plain(&adding) < 0)
-		return -1;
-	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
-		value[i] = adding.default_config.knob[i].value;
-	if (add(&adding, value, NULL) < 0)
-		return -1;
-	sort_space(space);
-	return 0;
+	return add_plain(&adding) < 0 ? -1 : ft_rows_finish(&adding);
 }
 
-static int refuse(struct ft_error *error, const struct ft_config *config, unsigned knob, const char *bound)
-{
-	char text[24];
-
-	snprintf(text, sizeof text, "%lld", (long long)config->knob[knob].value);
-	return ft_fail_field(error, FT_E_BAD_VALUE, config->knob[knob].name, text, bound);
-}
-
-int rmsnorm_gpu_check_config(const struct rmsnorm_problem *problem, const struct ft_traits *traits,
+int rmsnorm_gpu_check_config(const struct ft_rows *problem, const struct ft_traits *traits,
         const struct ft_config *config, struct ft_error *error)
 {
-	uint64_t wave = wave_of(traits);
+	bool amd = ft_rows_is_amd(traits);
 	int64_t value[RMSNORM_KNOBS];
-	char bound[64];
 
+	if (ft_rows_check_threads(traits, config, RMSNORM_ROW_THREADS, error) < 0)
+		return -1;
 	for (unsigned i = 0; i < RMSNORM_KNOBS; i++)
 		value[i] = config->knob[i].value;
 	uint64_t row = (uint64_t)value[RMSNORM_ROW_THREADS];
-	uint64_t block = (uint64_t)value[RMSNORM_BLOCK_THREADS];
 
-	if (block % wave != 0) {
-		snprintf(bound, sizeof bound, "a multiple of the wave, %llu", (unsigned long long)wave);
-		return refuse(error, config, RMSNORM_BLOCK_THREADS, bound);
-	}
-	if (block % row != 0 || (row > wave ? row % wave != 0 : wave % row != 0)) {
-		snprintf(bound, sizeof bound,
-		        "whole waves of %llu or a part of one, and divide BLOCK_THREADS",
-		        (unsigned long long)wave);
-		return refuse(error, config, RMSNORM_ROW_THREADS, bound);
-	}
-	if (!is_amd(traits) && value[RMSNORM_WAVES_EXACT])
-		return refuse(error, config, RMSNORM_WAVES_EXACT, "0 on this kind of device");
-	if (is_amd(traits) && value[RMSNORM_NONTEMPORAL] > 3)
-		return refuse(error, config, RMSNORM_NONTEMPORAL, "at most 3 on this kind of device");
+	if (!amd && value[RMSNORM_WAVES_EXACT])
+		return ft_rows_refuse(config, RMSNORM_WAVES_EXACT, "0 on this kind of device", error);
+	if (amd && value[RMSNORM_NONTEMPORAL] > 3)
+		return ft_rows_refuse(config, RMSNORM_NONTEMPORAL, "at most 3 on this kind of device", error);
 	if (value[RMSNORM_NONTEMPORAL] >= 8 && sm_of(traits) < 80)
-		return refuse(error, config, RMSNORM_NONTEMPORAL, "below 8 before sm_80");
-	if (is_amd(traits) && value[RMSNORM_WEIGHT] > 2)
-		return refuse(error, config, RMSNORM_WEIGHT, "at most 2 on this kind of device");
-	if (value[RMSNORM_PASSES] == 1 && slots(problem, row) > 32)
-		return refuse(error, config, RMSNORM_PASSES, "2 for rows of that length");
+		return ft_rows_refuse(config, RMSNORM_NONTEMPORAL, "below 8 before sm_80", error);
+	if (amd && value[RMSNORM_WEIGHT] > 2)
+		return ft_rows_refuse(config, RMSNORM_WEIGHT, "at most 2 on this kind of device", error);
+	if (value[RMSNORM_PASSES] == 1 && ft_rows_slots(problem, row) > 32)
+		return ft_rows_refuse(config, RMSNORM_PASSES, "2 for rows of that length", error);
 	if (value[RMSNORM_PASSES] == 2 && (value[RMSNORM_PREFETCH] || value[RMSNORM_WEIGHT]))
-		return refuse(error, config, RMSNORM_PASSES, "1 with PREFETCH or WEIGHT");
+		return ft_rows_refuse(config, RMSNORM_PASSES, "1 with PREFETCH or WEIGHT", error);
 	return 0;
 }

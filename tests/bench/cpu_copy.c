@@ -1,7 +1,7 @@
-/* How near the CPU's rmsnorm comes to a copy: every config of a problem beside memcpy and a streaming-store copy of
+/* How near a kernel comes to a copy on the CPU: every config of a problem beside memcpy and a streaming-store copy of
  * the same bytes, on the same cores, in interleaved rounds of one run.
  *
- *     cpu_copy [M N DTYPE [ROUNDS]]        4096 8192 f32 21 unless given
+ *     cpu_copy [M N DTYPE [ROUNDS [KERNEL]]]        4096 8192 f32 21 rmsnorm unless given
  *
  * GB/s counts what the problem reads and writes, once each. "of copy" is the better copy's time over the config's. */
 #include <inttypes.h>
@@ -18,7 +18,9 @@
 #endif
 
 #include "kernels/host.h"
-#include "kernels/rmsnorm/rmsnorm_cpu.h"
+#include "kernels/isa.h"
+#include "kernels/pool.h"
+#include "kernels/rows/rows.h"
 
 enum { LINE = 64, COPIES = 2, CORES_MAX = 1024, ROUNDS_MOST = 1001, SAMPLE_US = 2000 };
 
@@ -97,14 +99,15 @@ struct entry {
 	char name[FT_CONFIG_TEXT_SIZE];
 	bool is_copy;
 	bool streams;
-	struct ft_rmsnorm_cpu_plan plan;
+	void *plan;
 	uint64_t time_ps[ROUNDS_MOST];
 	uint64_t median, least;
 };
 
 struct bench {
-	struct rmsnorm_problem problem;
-	const struct ft_rmsnorm_cpu_rows *set;
+	const struct ft_kernel_cpu *code;
+	struct ft_problem whole;
+	struct ft_rows problem;
 	struct ft_pool *pool;
 	uint32_t cores;
 	char *memory;
@@ -129,16 +132,10 @@ static void launch(struct bench *bench, const struct entry *entry)
 		ft_pool_run(bench->pool, bench->cores, copy_part, &copy);
 		return;
 	}
-	const struct ft_rmsnorm_cpu_call call = {
-	        .in = in,
-	        .out = out,
-	        .weight = bench->weight,
-	        .m = bench->problem.m,
-	        .n = bench->problem.n,
-	        .stride = bench->problem.row_stride,
-	        .eps = (float)RMSNORM_EPS,
-	};
-	ft_rmsnorm_cpu_run(bench->pool, bench->set, &entry->plan, &call);
+	void *data[FT_TENSORS_MAX] = {[FT_ROWS_OUTPUT] = out, [FT_ROWS_INPUT] = in};
+	for (size_t i = FT_ROWS_WEIGHT; i < FT_TENSORS_MAX; i++)
+		data[i] = bench->weight;
+	bench->code->run(bench->pool, entry->plan, data, bench->problem.m);
 }
 
 static uint64_t sample_ps(struct bench *bench, const struct entry *entry)
@@ -182,12 +179,9 @@ static int prepare(struct bench *bench, const struct ft_traits *traits)
 {
 	static const uint16_t one[] = {0, 0x3c00, 0x3f80};
 	const size_t size = ft_dtype_size(bench->problem.dtype);
-	const struct ft_rmsnorm_cpu_rows *sets[FT_ISAS];
 	int cpu[CORES_MAX] = {0};
 	if (find_cores(bench, traits, cpu) != 0)
 		return -1;
-	ft_rmsnorm_cpu_sets(sets);
-	bench->set = sets[0];
 	bench->pool = ft_pool_new(bench->cores, cpu);
 	bench->bytes = (bench->problem.m * bench->problem.n * size + LINE - 1) / LINE * LINE;
 	bench->sets = traits->cache * 5 / 4 / (2 * bench->bytes + 1) + 1;
@@ -227,8 +221,10 @@ static size_t fill_entries(struct bench *bench, const struct ft_space *space, st
 		if (space->pruned[i][0])
 			continue;
 		ft_config_format(&space->config[i], ' ', entry[count].name, sizeof(entry->name));
-		ft_rmsnorm_cpu_resolve(
-		        bench->set, &bench->problem, &space->config[i], bench->cores, &entry[count].plan);
+		entry[count].plan = calloc(1, bench->code->plan_size);
+		if (!entry[count].plan)
+			return 0;
+		bench->code->resolve(&bench->whole, &space->config[i], bench->cores, entry[count].plan);
 		count++;
 	}
 	return count;
@@ -251,16 +247,19 @@ static void race(struct bench *bench, struct entry *entry, size_t count, size_t 
 	}
 }
 
-static void print(const struct bench *bench, struct entry *entry, size_t count, size_t rounds)
+static void print(const struct bench *bench, const struct ft_kernel *kernel, struct entry *entry,
+        size_t count, size_t rounds)
 {
-	double bytes = (double)rmsnorm_bytes(&bench->problem);
+	double bytes = (double)kernel->bytes(&bench->whole);
 	double copy = (double)(entry[0].median < entry[1].median ? entry[0].median : entry[1].median);
+	enum ft_isa isa[FT_ISAS];
 	double least = (double)(entry[0].least < entry[1].least ? entry[0].least : entry[1].least);
+	ft_isa_usable(isa);
 	qsort(entry, count, sizeof(*entry), compare_entries);
-	printf("rmsnorm m=%" PRIu64 " n=%" PRIu64 " %s, %s, %u cores, %zu rounds of %" PRIu64
+	printf("%s m=%" PRIu64 " n=%" PRIu64 " %s, %s, %u cores, %zu rounds of %" PRIu64
 	       " launches, %zu arrays of %.1f MiB\n\n",
-	        bench->problem.m, bench->problem.n, ft_dtype_name(bench->problem.dtype),
-	        ft_isa_name(bench->set->isa), bench->cores, rounds, bench->launches, 2 * bench->sets,
+	        kernel->name, bench->problem.m, bench->problem.n, ft_dtype_name(bench->problem.dtype),
+	        ft_isa_name(isa[0]), bench->cores, rounds, bench->launches, 2 * bench->sets,
 	        (double)bench->bytes / (1 << 20));
 	printf("%-64s %12s %12s %9s %9s %9s\n", "", "median µs", "least µs", "GB/s", "of copy", "by least");
 	for (size_t i = 0; i < count; i++)
@@ -272,8 +271,9 @@ static void print(const struct bench *bench, struct entry *entry, size_t count, 
 
 int main(int argc, char **argv)
 {
+	const char *name = argc > 5 ? argv[5] : "rmsnorm";
+	const struct ft_kernel *kernel = ft_kernel_find(name);
 	struct ft_problem given = {0};
-	struct ft_problem whole;
 	struct ft_traits traits;
 	struct ft_error error = {0};
 	struct bench bench = {0};
@@ -291,20 +291,29 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cpu_copy: 1 to %d rounds\n", ROUNDS_MOST);
 		goto out;
 	}
-	if (ft_problem_admit(&ft_kernel_rmsnorm, ft_kernel_rmsnorm.schema("cpu"), &given, &whole, &error) <
-	                0 ||
-	        ft_kernel_rmsnorm.space(&whole, &traits, space, &error) < 0) {
+	for (size_t i = 0; ft_kernels_cpu[i]; i++) {
+		if (strcmp(ft_kernels_cpu[i]->name, name) == 0)
+			bench.code = ft_kernels_cpu[i];
+	}
+	if (!kernel || !bench.code) {
+		fprintf(stderr, "cpu_copy: there is no kernel %s\n", name);
+		goto out;
+	}
+	if (ft_problem_admit(kernel, kernel->schema("cpu"), &given, &bench.whole, &error) < 0 ||
+	        kernel->space(&bench.whole, &traits, space, &error) < 0) {
 		fprintf(stderr, "cpu_copy: %s\n", error.message);
 		goto out;
 	}
-	bench.problem = rmsnorm_unpack(&whole);
+	bench.problem = ft_rows_unpack(&bench.whole);
 	if (prepare(&bench, &traits) != 0) {
 		fprintf(stderr, "cpu_copy: not enough memory or threads\n");
 		goto out;
 	}
 	size_t count = fill_entries(&bench, space, entry);
+	if (count == 0)
+		goto out;
 	race(&bench, entry, count, rounds);
-	print(&bench, entry, count, rounds);
+	print(&bench, kernel, entry, count, rounds);
 	status = EXIT_SUCCESS;
 out:
 	ft_pool_free(bench.pool);

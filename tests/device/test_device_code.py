@@ -201,13 +201,21 @@ def code_of(path):
     return text[text.index("flytune_rmsnorm"):]
 
 
-def clang(arch, n, dtype, config, path, source="kernels/rmsnorm/rmsnorm.hip", more=()):
+def joined(folder, *parts):
+    """Files under kernels/, one behind the other, as the build embeds them."""
+    path = Path(folder) / f"{Path(parts[-1]).stem}.hip"
+    path.write_text("".join((TOP / "kernels" / part).read_text() for part in parts))
+    return path
+
+
+def clang(arch, n, dtype, config, path, source=None, more=()):
+    source = source or joined(Path(path).parent, "rows/rows.hip", "rmsnorm/rmsnorm.hip")
     words = [runner("hip"), "build", "rmsnorm", "--options", "--arch", arch, "--n", str(n), "--dtype", dtype]
     if config:
         words += ["--config", ",".join(f"{knob}={value}" for knob, value in config.items())]
     options = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     ran = subprocess.run([tool("clang-19"), "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib",
-                          "-Wall", "-Werror", *options, *more, TOP / source, "-o", path],
+                          "-Wall", "-Werror", *options, *more, source, "-o", path],
                          capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return dict(re.findall(r"-DRN_(\w+)=(\d+)", " ".join(options)))
@@ -239,8 +247,7 @@ def test_clang_builds_the_same_for_newer_targets(arch, n):
 @pytest.mark.parametrize("arch", ROCM + NEWER)
 def test_clang_builds_what_looks_at_outputs_and_the_faults_to_be_found(arch, tmp_path):
     tool("clang-19"), tool("ld.lld-19", "ld.lld"), tool("llvm-objdump-19")
-    check = tmp_path / "check.hip"
-    check.write_text("".join((TOP / "kernels" / part).read_text() for part in ("runner/gpu/gpu_check.hip", "rmsnorm/reference.hip")))
+    check = joined(tmp_path, "runner/gpu/gpu_check.hip", "rmsnorm/reference.hip")
     clang(arch, 4096, "bf16", None, tmp_path / "check", source=check)
     clang(arch, 4096, "bf16", None, tmp_path / "right")
     codes = {code_of(tmp_path / "right")}

@@ -49,7 +49,8 @@ def options(problem):
 def source():
     top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     digest = hashlib.sha256()
-    for name in ("rmsnorm/rmsnorm.hip", "rmsnorm/space_gpu.c", "rmsnorm/gpu.c", "runner/gpu_check.hip"):
+    for name in ("rows/rows.hip", "rows/gpu.c", "rmsnorm/rmsnorm.hip", "rmsnorm/space_gpu.c", "rmsnorm/gpu.c",
+                 "runner/gpu/gpu_check.hip"):
         with open(os.path.join(top, "kernels", name), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()[:16]

@@ -208,7 +208,7 @@ static int rmsnorm(const struct launch *launch)
 {
 	const uint64_t *a = launch->argument;
 	const struct module *module = launch->function->module;
-	struct rmsnorm_problem problem = {.m = a[3],
+	struct ft_rows problem = {.m = a[3],
 	        .n = option_of(module, "-DRN_N="),
 	        .row_stride = a[4],
 	        .dtype = (enum ft_dtype)option_of(module, "-DRN_X="),

@@ -60,42 +60,42 @@ static float *row_of(void *const *data, size_t tensor, size_t row)
 static void wrong_in_one_element(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	right(pool, plan, data, rows);
-	row_of(data, RMSNORM_OUTPUT, 5)[N - 1] *= 1.00001F; /* the fifth row is zero */
+	row_of(data, FT_ROWS_OUTPUT, 5)[N - 1] *= 1.00001F; /* the fifth row is zero */
 }
 
 static void leaves_one_element_out(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	float before[16];
 	for (size_t row = 0; row < rows; row++)
-		before[row] = row_of(data, RMSNORM_OUTPUT, row)[N - 1];
+		before[row] = row_of(data, FT_ROWS_OUTPUT, row)[N - 1];
 	right(pool, plan, data, rows);
 	for (size_t row = 0; row < rows; row++)
-		row_of(data, RMSNORM_OUTPUT, row)[N - 1] = before[row];
+		row_of(data, FT_ROWS_OUTPUT, row)[N - 1] = before[row];
 }
 
 static void writes_past_the_row(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	right(pool, plan, data, rows);
-	row_of(data, RMSNORM_OUTPUT, 3)[N] = 0;
+	row_of(data, FT_ROWS_OUTPUT, 3)[N] = 0;
 }
 
 static void writes_before_the_row(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	right(pool, plan, data, rows);
-	row_of(data, RMSNORM_OUTPUT, 0)[-1] = 0;
+	row_of(data, FT_ROWS_OUTPUT, 0)[-1] = 0;
 }
 
 static void changes_its_input(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	right(pool, plan, data, rows);
-	if (data[RMSNORM_INPUT] != data[RMSNORM_OUTPUT])
-		row_of(data, RMSNORM_INPUT, rows - 1)[0] = 1;
+	if (data[FT_ROWS_INPUT] != data[FT_ROWS_OUTPUT])
+		row_of(data, FT_ROWS_INPUT, rows - 1)[0] = 1;
 }
 
 static void changes_its_weight(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	right(pool, plan, data, rows);
-	*row_of(data, RMSNORM_WEIGHT_INPUT, 0) += 1;
+	*row_of(data, FT_ROWS_WEIGHT, 0) += 1;
 }
 
 /* Its output is right for neither what the input was nor what it is. */
@@ -103,14 +103,14 @@ static void changes_its_input_and_is_wrong(
         struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	changes_its_input(pool, plan, data, rows);
-	row_of(data, RMSNORM_OUTPUT, 0)[N - 1] = 2;
+	row_of(data, FT_ROWS_OUTPUT, 0)[N - 1] = 2;
 }
 
 /* Right unless input and output are one. */
 static void reads_after_writing(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
 	for (size_t row = 0; row < rows; row++)
-		row_of(data, RMSNORM_OUTPUT, row)[N - 1] = 0;
+		row_of(data, FT_ROWS_OUTPUT, row)[N - 1] = 0;
 	right(pool, plan, data, rows);
 }
 
@@ -292,7 +292,7 @@ static const struct cpu *remembering;
 static void waits_for_what_is_not_in_the_cache(
         struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows)
 {
-	size_t pair = (size_t)((const char *)data[RMSNORM_INPUT] - remembering->arena.memory) /
+	size_t pair = (size_t)((const char *)data[FT_ROWS_INPUT] - remembering->arena.memory) /
 	        remembering->extent.slot;
 	right(pool, plan, data, rows);
 	if (pair >= sizeof(used) / sizeof(used[0]))

@@ -121,7 +121,7 @@ static void the_ends_of_float64_narrow_to_zero_and_infinity(void **state)
 enum { ROOM = 1 << 16 };
 
 struct arrays {
-	struct rmsnorm_problem problem;
+	struct ft_rows problem;
 	union {
 		float f32[ROOM];
 		uint16_t bits[2 * ROOM];
@@ -138,7 +138,7 @@ static double drawn(uint64_t *seed)
 }
 
 /* Random inputs; NaN between the rows, so that a read there shows. */
-static void fill(struct arrays *arrays, struct rmsnorm_problem problem)
+static void fill(struct arrays *arrays, struct ft_rows problem)
 {
 	uint64_t seed = problem.m * 31 + problem.n;
 
@@ -165,7 +165,7 @@ static void the_reference_is_the_formula_for_all_types_strides_and_parts(void **
 	assert_non_null(out);
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
 		for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++) {
-			struct rmsnorm_problem problem = {.m = shapes[i][0],
+			struct ft_rows problem = {.m = shapes[i][0],
 			        .n = shapes[i][1],
 			        .row_stride = shapes[i][2],
 			        .dtype = pairs[j][0],
@@ -208,7 +208,7 @@ static void the_rounded_reference_passes_its_own_comparison_in_place_too(void **
 	(void)state;
 	assert_non_null(arrays);
 	for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++) {
-		struct rmsnorm_problem problem = {
+		struct ft_rows problem = {
 		        .m = 40, .n = 1000, .row_stride = 1003, .dtype = pairs[j][0], .weight = pairs[j][1]};
 		struct ft_worst worst = {.error = 0};
 		struct ft_error error = {.code = ""};
@@ -231,7 +231,7 @@ static void the_rounded_reference_passes_its_own_comparison_in_place_too(void **
 /* One row of one element, x = 1 and weight such that the exact result is about `want`: the error of `got`. */
 static double error_of(enum ft_dtype dtype, double want, double got, struct ft_worst *worst)
 {
-	struct rmsnorm_problem problem = {.m = 1, .n = 1, .row_stride = 1, .dtype = dtype, .weight = FT_F32};
+	struct ft_rows problem = {.m = 1, .n = 1, .row_stride = 1, .dtype = dtype, .weight = FT_F32};
 	float x32 = 1, y32 = 0, weight = (float)(want * sqrt(1 + 1e-5));
 	uint16_t x16 = 0, y16 = 0;
 	bool wide = dtype == FT_F32;
@@ -316,7 +316,7 @@ static void one_wrong_element_is_found_and_named(void **state)
 	(void)state;
 	assert_non_null(arrays);
 	for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++) {
-		struct rmsnorm_problem problem = {
+		struct ft_rows problem = {
 		        .m = 40, .n = 1000, .row_stride = 1003, .dtype = pairs[j][0], .weight = pairs[j][1]};
 
 		fill(arrays, problem);
@@ -346,7 +346,7 @@ static void one_wrong_element_is_found_and_named(void **state)
 static void parts_compared_apart_come_to_the_same_worst(void **state)
 {
 	struct arrays *arrays = malloc(sizeof *arrays);
-	struct rmsnorm_problem problem = {
+	struct ft_rows problem = {
 	        .m = 40, .n = 1000, .row_stride = 1003, .dtype = FT_BF16, .weight = FT_BF16};
 	struct ft_worst all = {.error = 0}, joined = {.error = 0};
 

@@ -152,7 +152,7 @@ static void bytes_count_input_output_and_weight_once(void **state)
 static void unpacking_gives_every_field_its_place(void **state)
 {
 	struct ft_problem problem = whole_of(3, 10, "f16", "f32", 16);
-	struct rmsnorm_problem unpacked = rmsnorm_unpack(&problem);
+	struct ft_rows unpacked = ft_rows_unpack(&problem);
 
 	(void)state;
 	assert_int_equal(unpacked.m, 3);
@@ -161,7 +161,7 @@ static void unpacking_gives_every_field_its_place(void **state)
 	assert_int_equal(unpacked.dtype, FT_F16);
 	assert_int_equal(unpacked.weight, FT_F32);
 	problem = whole_of(3, 10, "bf16", NULL, 0);
-	unpacked = rmsnorm_unpack(&problem);
+	unpacked = ft_rows_unpack(&problem);
 	assert_int_equal(unpacked.dtype, FT_BF16);
 	assert_int_equal(unpacked.weight, FT_BF16);
 	assert_int_equal(unpacked.row_stride, 10);

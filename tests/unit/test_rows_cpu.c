@@ -1,18 +1,30 @@
-/* The CPU's rmsnorm: every instruction set that this machine has, against the float64 reference. */
+/* Kernels over rows on the CPU: every instruction set that this machine has, against the float64 reference. */
 #include "tests/unit/check.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/rmsnorm/rmsnorm_cpu.h"
-#include "tests/reference.h"
+#include "kernels/compare.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rows/launch_cpu.h"
 
 enum { GUARD = 256, POISON = 0xff, THREADS = 3 };
 
 static struct ft_pool *pool;
 
-static const struct ft_rmsnorm_cpu_rows *sets[FT_ISAS];
+extern const struct ft_kernel_cpu ft_kernel_cpu_rmsnorm;
+
+static const struct kernel {
+	const struct ft_kernel_cpu *code;
+	const struct ft_rows_kernel *rows;
+} kernels[] = {{&ft_kernel_cpu_rmsnorm, &rmsnorm_rows}};
+enum { KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
+
+/* Of the kernel that is tested. */
+static const struct kernel *kernel;
+static const struct ft_rows_cpu *on_cpu;
+static const struct ft_rows_loops *sets[FT_ISAS];
 static size_t set_count;
 
 static uint64_t mix(uint64_t z)
@@ -24,9 +36,10 @@ static uint64_t mix(uint64_t z)
 }
 
 struct arrays {
-	struct rmsnorm_problem problem;
+	struct ft_rows problem;
 	size_t data; /* bytes from the first element to the last */
-	char *in, *out, *weight;
+	char *in, *out;
+	char *weight[FT_TENSORS_MAX];
 };
 
 static size_t element(const struct arrays *arrays)
@@ -40,7 +53,7 @@ static void poison(struct arrays *arrays)
 }
 
 /* `skew` elements past the alignment of a cache line. */
-static struct arrays arrays_new(const struct rmsnorm_problem *problem, size_t skew)
+static struct arrays arrays_new(const struct ft_rows *problem, size_t skew)
 {
 	struct arrays arrays = {.problem = *problem};
 	size_t size = ft_dtype_size(problem->dtype);
@@ -49,23 +62,28 @@ static struct arrays arrays_new(const struct rmsnorm_problem *problem, size_t sk
 	size_t weights = (problem->n * ft_dtype_size(problem->weight) + 63) / 64 * 64;
 	arrays.in = aligned_alloc(64, whole);
 	arrays.out = aligned_alloc(64, whole);
-	arrays.weight = aligned_alloc(64, weights);
 	assert_non_null(arrays.in);
 	assert_non_null(arrays.out);
-	assert_non_null(arrays.weight);
 	memset(arrays.in, POISON, whole);
 	memset(arrays.out, POISON, whole);
 	arrays.in += GUARD + skew * size;
 	arrays.out += GUARD + skew * size;
-	for (size_t i = 0; i < problem->n; i++)
-		ft_store(problem->weight, arrays.weight, i, (double)(mix(i) % 4001) / 1000 - 2);
+	for (size_t w = 0; w < kernel->rows->weights; w++) {
+		arrays.weight[w] = aligned_alloc(64, weights);
+		assert_non_null(arrays.weight[w]);
+		for (size_t i = 0; i < problem->n; i++)
+			ft_store(problem->weight, arrays.weight[w], i,
+			        (double)(mix(i + w * problem->n) % 4001) / 1000 - 2);
+	}
 	for (size_t row = 0; row < problem->m; row++) {
 		double factor = row % 4 == 1 ? (problem->dtype == FT_F16 ? 0x1p13 : 1e12)
 		        : row % 4 == 2       ? (problem->dtype == FT_F16 ? 0x1p-20 : 1e-15)
 		                             : 1;
+		/* far from 0 beside its spread */
+		double mean = row % 4 == 3 ? 1000 : 0;
 		for (size_t i = 0; i < problem->n; i++)
 			ft_store(problem->dtype, arrays.in, row * problem->row_stride + i,
-			        ((double)(mix(row * 7919 + i) % 4001) / 1000 - 2) * factor);
+			        mean + ((double)(mix(row * 7919 + i) % 4001) / 1000 - 2) * factor);
 	}
 	return arrays;
 }
@@ -74,46 +92,45 @@ static void arrays_free(struct arrays *arrays, size_t skew)
 {
 	free(arrays->in - GUARD - skew * element(arrays));
 	free(arrays->out - GUARD - skew * element(arrays));
-	free(arrays->weight);
+	for (size_t w = 0; w < kernel->rows->weights; w++)
+		free(arrays->weight[w]);
 }
 
-static void run(const struct arrays *arrays, const struct ft_rmsnorm_cpu_rows *set,
-        const struct ft_config *config, char *out)
+static void run(const struct arrays *arrays, const struct ft_rows_loops *set, const struct ft_config *config,
+        char *out)
 {
-	struct ft_rmsnorm_cpu_plan plan;
-	const struct ft_rmsnorm_cpu_call call = {
-	        .in = out == arrays->out ? arrays->in : out,
-	        .out = out,
-	        .weight = arrays->weight,
-	        .m = arrays->problem.m,
-	        .n = arrays->problem.n,
-	        .stride = arrays->problem.row_stride,
-	        .eps = (float)RMSNORM_EPS,
-	};
-	ft_rmsnorm_cpu_resolve(set, &arrays->problem, config, THREADS, &plan);
-	ft_rmsnorm_cpu_run(pool, set, &plan, &call);
+	struct ft_rows_plan plan;
+	void *data[FT_TENSORS_MAX] = {
+	        [FT_ROWS_OUTPUT] = out, [FT_ROWS_INPUT] = out == arrays->out ? arrays->in : out};
+	memcpy(data + FT_ROWS_WEIGHT, arrays->weight, kernel->rows->weights * sizeof(*data));
+	ft_rows_resolve_with(on_cpu, set, &arrays->problem, config, THREADS, &plan);
+	ft_rows_run(pool, &plan, data, arrays->problem.m);
 }
 
-static void fail_with(const struct arrays *arrays, const struct ft_rmsnorm_cpu_rows *set,
+static void fail_with(const struct arrays *arrays, const struct ft_rows_loops *set,
         const struct ft_config *config, const char *what)
 {
 	char text[FT_CONFIG_TEXT_SIZE];
 	ft_config_format(config, ' ', text, sizeof(text));
-	fail_msg("%s m=%llu n=%llu stride=%llu %s/%s %s: %s", ft_isa_name(set->isa),
+	fail_msg("%s %s m=%llu n=%llu stride=%llu %s/%s %s: %s", kernel->code->name, ft_isa_name(set->isa),
 	        (unsigned long long)arrays->problem.m, (unsigned long long)arrays->problem.n,
 	        (unsigned long long)arrays->problem.row_stride, ft_dtype_name(arrays->problem.dtype),
 	        ft_dtype_name(arrays->problem.weight), text, what);
 }
 
 static void check(
-        const struct arrays *arrays, const struct ft_rmsnorm_cpu_rows *set, const struct ft_config *config)
+        const struct arrays *arrays, const struct ft_rows_loops *set, const struct ft_config *config)
 {
-	const struct rmsnorm_problem *problem = &arrays->problem;
+	const struct ft_rows *problem = &arrays->problem;
 	struct ft_worst worst = {0};
 	struct ft_error error = {0};
 	size_t size = element(arrays);
-	rmsnorm_compare_rows(problem, arrays->in, arrays->weight, arrays->out, 0, problem->m, &worst);
-	if (rmsnorm_worst_check(&worst, problem->dtype, &error) < 0)
+	struct ft_tensors tensors;
+	const void *data[FT_TENSORS_MAX] = {[FT_ROWS_OUTPUT] = arrays->out, [FT_ROWS_INPUT] = arrays->in};
+	memcpy(data + FT_ROWS_WEIGHT, arrays->weight, kernel->rows->weights * sizeof(*data));
+	ft_rows_tensors(kernel->rows, problem, &tensors);
+	ft_compare_rows(kernel->code->reference, &tensors, data, 0, problem->m, &worst);
+	if (ft_worst_check(&worst, &tensors.tensor[FT_ROWS_OUTPUT], &error) < 0)
 		fail_with(arrays, set, config, error.message);
 	for (size_t i = 0; i < GUARD; i++) {
 		if ((unsigned char)arrays->out[-1 - (ptrdiff_t)i] != POISON ||
@@ -151,7 +168,7 @@ static void every_length_alignment_and_type_is_right_on_one_thread(void **state)
 	for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
 		for (size_t t = 0; t < TYPES; t++) {
 			for (size_t skew = 0; skew < 4; skew += 3) {
-				struct rmsnorm_problem problem = {.m = 4,
+				struct ft_rows problem = {.m = 4,
 				        .n = lengths[l],
 				        .row_stride = lengths[l] + skew,
 				        .dtype = types[t].dtype,
@@ -182,7 +199,7 @@ static void every_way_to_share_work_among_threads_is_right(void **state)
 	(void)state;
 	for (size_t shape = 0; shape < sizeof(shapes) / sizeof(shapes[0]); shape++) {
 		for (size_t t = 0; t < TYPES; t++) {
-			struct rmsnorm_problem problem = {.m = shapes[shape].m,
+			struct ft_rows problem = {.m = shapes[shape].m,
 			        .n = shapes[shape].n,
 			        .row_stride = shapes[shape].n + 5,
 			        .dtype = types[t].dtype,
@@ -208,9 +225,9 @@ static void a_row_of_a_million_elements_is_as_exact_as_a_short_one(void **state)
 {
 	(void)state;
 	for (size_t t = 0; t < TYPES; t++) {
-		struct rmsnorm_problem problem = {.m = 1,
-		        .n = RMSNORM_N_MAX,
-		        .row_stride = RMSNORM_N_MAX,
+		struct ft_rows problem = {.m = 1,
+		        .n = FT_ROWS_N_MAX,
+		        .row_stride = FT_ROWS_N_MAX,
 		        .dtype = types[t].dtype,
 		        .weight = types[t].weight};
 		struct arrays arrays = arrays_new(&problem, 0);
@@ -230,7 +247,7 @@ static void in_place_gives_the_same_bits(void **state)
 {
 	(void)state;
 	for (size_t t = 0; t < TYPES; t++) {
-		struct rmsnorm_problem problem = {.m = 9,
+		struct ft_rows problem = {.m = 9,
 		        .n = 2051,
 		        .row_stride = 2060,
 		        .dtype = types[t].dtype,
@@ -266,14 +283,13 @@ static void every_weight_and_rounding_has_the_bits_of_one_rounding(void **state)
 	(void)state;
 	for (int narrow = 0; narrow < 2; narrow++) {
 		const enum ft_dtype dtype = narrow ? FT_BF16 : FT_F16;
-		struct rmsnorm_problem problem = {
-		        .m = 1, .n = N, .row_stride = N, .dtype = dtype, .weight = dtype};
+		struct ft_rows problem = {.m = 1, .n = N, .row_stride = N, .dtype = dtype, .weight = dtype};
 		struct arrays arrays = arrays_new(&problem, 0);
 		double squares = 0;
 		for (size_t i = 0; i < N; i++) {
 			double value = i % 3 == 0 ? 1 : i % 3 == 1 ? -0.5 : 2;
 			uint16_t bits = (uint16_t)i;
-			memcpy(arrays.weight + 2 * i, &bits, 2);
+			memcpy(arrays.weight[0] + 2 * i, &bits, 2);
 			ft_store(dtype, arrays.in, i, value);
 			squares += value * value;
 		}
@@ -285,7 +301,7 @@ static void every_weight_and_rounding_has_the_bits_of_one_rounding(void **state)
 				run(&arrays, sets[s], &config, arrays.out);
 				for (size_t i = 0; i < N; i++) {
 					float x = (float)ft_load(dtype, arrays.in, i);
-					float want = x * scale * (float)ft_load(dtype, arrays.weight, i);
+					float want = x * scale * (float)ft_load(dtype, arrays.weight[0], i);
 					uint16_t bits = dtype == FT_F16 ? ft_to_f16((double)want)
 					                                : ft_to_bf16((double)want);
 					uint16_t got;
@@ -306,7 +322,7 @@ static void a_nan_in_a_row_or_an_f32_weight_stays_one(void **state)
 	static const uint32_t nans[] = {0x7fc00000, 0xffc00000, 0x7fffffff, 0xffffffff, 0x7f800001};
 	(void)state;
 	for (size_t t = 0; t < TYPES; t++) {
-		struct rmsnorm_problem problem = {.m = 2,
+		struct ft_rows problem = {.m = 2,
 		        .n = 200,
 		        .row_stride = 200,
 		        .dtype = types[t].dtype,
@@ -314,7 +330,7 @@ static void a_nan_in_a_row_or_an_f32_weight_stays_one(void **state)
 		struct arrays arrays = arrays_new(&problem, 0);
 		ft_store(problem.dtype, arrays.in, 3, (double)NAN);
 		for (size_t i = 0; problem.weight == FT_F32 && i < 5; i++)
-			memcpy(arrays.weight + 4 * (20 + i), &nans[i], 4);
+			memcpy(arrays.weight[0] + 4 * (20 + i), &nans[i], 4);
 		for (size_t s = 0; s < set_count; s++) {
 			struct ft_config config = config_of((const int64_t[]){1, 1, 2, 0, 0, 0});
 			poison(&arrays);
@@ -332,23 +348,23 @@ static void a_nan_in_a_row_or_an_f32_weight_stays_one(void **state)
 
 static void a_config_is_clipped_to_what_has_an_effect(void **state)
 {
-	struct rmsnorm_problem one = {.m = 1, .n = 40, .row_stride = 40};
-	struct rmsnorm_problem many = {.m = 100, .n = 4096, .row_stride = 4096};
+	struct ft_rows one = {.m = 1, .n = 40, .row_stride = 40};
+	struct ft_rows many = {.m = 100, .n = 4096, .row_stride = 4096};
 	struct ft_config config = config_of((const int64_t[]){0, 64, 8, 0, 1, 0});
-	struct ft_rmsnorm_cpu_plan plan;
+	struct ft_rows_plan plan;
 	(void)state;
-	ft_rmsnorm_cpu_resolve(sets[0], &one, &config, 8, &plan);
+	ft_rows_resolve_with(on_cpu, sets[0], &one, &config, 8, &plan);
 	assert_int_equal(plan.threads, 1);
 	assert_int_equal(plan.rows, 1);
 	assert_false(plan.next_input);
 	assert_true(((uint64_t)sets[0]->lanes * 2 << plan.unroll) <= 40 || plan.unroll == 0);
-	ft_rmsnorm_cpu_resolve(sets[0], &many, &config, 8, &plan);
+	ft_rows_resolve_with(on_cpu, sets[0], &many, &config, 8, &plan);
 	assert_int_equal(plan.threads, 2);
 	assert_int_equal(plan.rows, 64);
 	assert_true(plan.next_input);
 	assert_true(plan.own_output);
 	config = config_of((const int64_t[]){1, 8, 8, 0, 0, 1});
-	ft_rmsnorm_cpu_resolve(sets[0], &many, &config, 8, &plan);
+	ft_rows_resolve_with(on_cpu, sets[0], &many, &config, 8, &plan);
 	assert_false(plan.split);
 	assert_int_equal(plan.rows, 100);
 }
@@ -375,12 +391,23 @@ static void every_worker_of_the_pool_runs_once_a_run(void **state)
 		assert_int_equal(count.worker[i], RUNS / THREADS * (THREADS - i) + (RUNS % THREADS > i));
 }
 
+/* The kernel that `kernel` points at, and the loops of all sets that this machine has. */
 static int start(void **state)
 {
+	const struct ft_config config = config_of((const int64_t[]){1, 1, 2, 0, 0, 0});
+	struct ft_problem problem = {0};
+	struct ft_rows_plan plan;
+	enum ft_isa isa[FT_ISAS];
 	(void)state;
+	ft_problem_set_number(&problem, "m", 1, NULL);
+	ft_problem_set_number(&problem, "n", 1, NULL);
+	kernel->code->resolve(&problem, &config, 1, &plan);
+	on_cpu = plan.kernel;
+	set_count = ft_isa_usable(isa);
+	for (size_t i = 0; i < set_count; i++)
+		sets[i] = on_cpu->loops[isa[i]];
 	pool = ft_pool_new(THREADS, NULL);
-	set_count = ft_rmsnorm_cpu_sets(sets);
-	return pool && set_count > 0 ? 0 : -1;
+	return pool && plan.loops == sets[0] ? 0 : -1;
 }
 
 static int stop(void **state)
@@ -392,15 +419,21 @@ static int stop(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest of_each[] = {
 	        cmocka_unit_test(every_length_alignment_and_type_is_right_on_one_thread),
 	        cmocka_unit_test(every_way_to_share_work_among_threads_is_right),
 	        cmocka_unit_test(a_row_of_a_million_elements_is_as_exact_as_a_short_one),
 	        cmocka_unit_test(in_place_gives_the_same_bits),
-	        cmocka_unit_test(every_weight_and_rounding_has_the_bits_of_one_rounding),
 	        cmocka_unit_test(a_nan_in_a_row_or_an_f32_weight_stays_one),
 	        cmocka_unit_test(a_config_is_clipped_to_what_has_an_effect),
+	};
+	const struct CMUnitTest of_one[] = {
+	        cmocka_unit_test(every_weight_and_rounding_has_the_bits_of_one_rounding),
 	        cmocka_unit_test(every_worker_of_the_pool_runs_once_a_run),
 	};
-	return cmocka_run_group_tests(tests, start, stop);
+	int failed = 0;
+	for (kernel = kernels; kernel < kernels + KERNELS; kernel++)
+		failed += cmocka_run_group_tests_name(kernel->code->name, of_each, start, stop);
+	kernel = kernels;
+	return failed + cmocka_run_group_tests_name("bits and threads", of_one, start, stop);
 }

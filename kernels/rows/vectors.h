@@ -1,9 +1,10 @@
-/* The row kernels for one instruction set (kernels/isa.h).
- *
- * Two passes over a row: the sum of squares, then scale and store. The second finds the row in the first or
- * second cache unless it is megabytes long. */
-#include "kernels/rmsnorm/rmsnorm_cpu.h"
+/* Vectors of f32 for the inner loops of one instruction set (kernels/isa.h), and how they are had from elements in memory and
+ * put there again. */
+#ifndef FLYTUNE_KERNELS_ROWS_VECTORS_H
+#define FLYTUNE_KERNELS_ROWS_VECTORS_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -25,8 +26,8 @@ typedef uint32_t words __attribute__((vector_size(LANES * 4)));
 
 enum format { F32, F16, BF16 };
 
-/* Squares are added up in f32 over this many elements, then in double, so that a row of a million elements is
- * as exact as a short one. A multiple of PAIR * 4. */
+/* Elements are added up in f32 over a block, then in double, so that a row of a million elements is as exact as a short one.
+ * BLOCK is a multiple of PAIR * 4. */
 enum { BLOCK = 4096, LINE = 64, PAIR = 2 * LANES };
 
 /* The work goes in pairs of vectors, 2 * LANES elements. Of 16-bit elements without a conversion instruction
@@ -244,15 +245,49 @@ INLINE void copy_part(char room[PAIR * 4], const char *from, size_t bytes)
 	memcpy(room, from, bytes);
 }
 
-INLINE double sum_squares(enum format format, unsigned pairs, const char *in, size_t n, const char *own_out)
+/* The first `count` of a pair's elements are 1, the rest 0: what copy_part left of them. */
+INLINE struct pair ones(enum format format, size_t count)
+{
+	char room[PAIR * 4] = {0};
+	for (size_t i = 0; i < count; i++) {
+		const uint32_t one = format == F32 ? 0x3f800000 : format == F16 ? 0x3c00 : 0x3f80;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+		memcpy(room + i * size_of(format), &one, size_of(format));
+#else
+		memcpy(room + i * size_of(format), (const char *)&one + 4 - size_of(format), size_of(format));
+#endif
+	}
+	return load(format, room);
+}
+
+enum sums { SUM = 1, SQUARES = 2, BOTH = 3 };
+
+/* Of a vector of elements, less `shift`. */
+INLINE void add_vector(enum sums sums, vector value, vector shift, bool shifted, vector *sum, vector *squares)
+{
+	if (shifted)
+		value -= shift;
+	if (sums & SUM)
+		*sum += value;
+	if (sums & SQUARES)
+		*squares += value * value;
+}
+
+/* Adds up n elements less `shift`, unless that is 0 whatever it is (`shifted` is false), and their squares: as far as `sums`
+ * says. Prefetches `own_out` for writing along the way unless it is NULL. */
+INLINE void add_up(enum format format, unsigned pairs, enum sums sums, bool shifted, float by, const char *in,
+        size_t n, const char *own_out, double *sum_to, double *squares_to)
 {
 	const size_t size = size_of(format);
 	const size_t step = (size_t)PAIR * pairs;
+	const vector shift = (vector){0} + by;
 	double total = 0;
+	double total_squares = 0;
 	size_t at = 0;
 	while (n - at >= step) {
 		size_t stop = n - at > BLOCK ? at + BLOCK : n;
 		vector sum[8] = {{0}};
+		vector squares[8] = {{0}};
 		for (; stop - at >= step; at += step) {
 			if (own_out) {
 #pragma GCC unroll 8
@@ -262,157 +297,48 @@ INLINE double sum_squares(enum format format, unsigned pairs, const char *in, si
 #pragma GCC unroll 4
 			for (size_t p = 0; p < pairs; p++) {
 				struct pair value = load(format, in + (at + p * PAIR) * size);
-				sum[2 * p] += value.first * value.first;
-				sum[2 * p + 1] += value.second * value.second;
+				add_vector(sums, value.first, shift, shifted, &sum[2 * p], &squares[2 * p]);
+				add_vector(sums, value.second, shift, shifted, &sum[2 * p + 1],
+				        &squares[2 * p + 1]);
 			}
 		}
 #pragma GCC unroll 4
 		for (size_t p = 1; p < pairs; p++) {
 			sum[0] += sum[2 * p];
 			sum[1] += sum[2 * p + 1];
+			squares[0] += squares[2 * p];
+			squares[1] += squares[2 * p + 1];
 		}
 		total += (double)sum_lanes(sum[0] + sum[1]);
+		total_squares += (double)sum_lanes(squares[0] + squares[1]);
 	}
 	if (at < n) {
-		vector rest = {0};
-		for (; at < n; at += PAIR) {
+		vector sum = {0};
+		vector squares = {0};
+		for (; n - at >= PAIR; at += PAIR) {
+			struct pair value = load(format, in + at * size);
+			add_vector(sums, value.first, shift, shifted, &sum, &squares);
+			add_vector(sums, value.second, shift, shifted, &sum, &squares);
+		}
+		if (at < n) {
 			char room[PAIR * 4];
-			const char *from = in + at * size;
-			if (n - at < PAIR) {
-				copy_part(room, from, (n - at) * size);
-				from = room;
+			copy_part(room, in + at * size, (n - at) * size);
+			struct pair value = load(format, room);
+			if (shifted) {
+				struct pair there = ones(format, n - at);
+				value.first = (value.first - shift) * there.first;
+				value.second = (value.second - shift) * there.second;
 			}
-			struct pair value = load(format, from);
-			rest += value.first * value.first;
-			rest += value.second * value.second;
+			add_vector(sums, value.first, shift, false, &sum, &squares);
+			add_vector(sums, value.second, shift, false, &sum, &squares);
 		}
-		total += (double)sum_lanes(rest);
+		total += (double)sum_lanes(sum);
+		total_squares += (double)sum_lanes(squares);
 	}
-	return total;
+	if (sums & SUM)
+		*sum_to = total;
+	if (sums & SQUARES)
+		*squares_to = total_squares;
 }
 
-INLINE struct pair scaled(
-        enum format format, enum format weight_format, const char *in, const char *weight, float scale)
-{
-	struct pair value = load(format, in);
-	struct pair factor = load_weight(weight_format, format, weight);
-	value.first = value.first * scale * factor.first;
-	value.second = value.second * scale * factor.second;
-	return value;
-}
-
-INLINE void scale_part(enum format format, enum format weight_format, const char *in, char *out,
-        const char *weight, float scale, size_t count)
-{
-	char value_room[PAIR * 4];
-	char weight_room[PAIR * 4];
-	copy_part(value_room, in, count * size_of(format));
-	copy_part(weight_room, weight, count * size_of(weight_format));
-	struct pair value = scaled(format, weight_format, value_room, weight_room, scale);
-	store(format, weight_format == F32, false, value_room, value);
-	memcpy(out, value_room, count * size_of(format));
-}
-
-INLINE void scale_row(enum format format, enum format weight_format, unsigned pairs, bool stream,
-        const char *in, char *out, const char *weight, size_t n, float scale, const char *next_in)
-{
-	const size_t size = size_of(format);
-	const size_t weight_size = size_of(weight_format);
-	const size_t step = (size_t)PAIR * pairs;
-	const bool any_nan = weight_format == F32;
-	size_t at = 0;
-	if (stream) {
-		/* Streaming stores must be aligned; the elements before are written as a part. */
-		size_t head = (size_t)(-(uintptr_t)out % sizeof(vector)) / size;
-		at = head < n ? head : n;
-		if (at > 0)
-			scale_part(format, weight_format, in, out, weight, scale, at);
-	}
-	for (; n - at >= step; at += step) {
-		if (next_in) {
-#pragma GCC unroll 8
-			for (size_t byte = 0; byte < step * size; byte += LINE)
-				__builtin_prefetch(next_in + at * size + byte, 0, 2);
-		}
-		struct pair result[4];
-#pragma GCC unroll 4
-		for (size_t p = 0; p < pairs; p++) {
-			size_t here = at + p * PAIR;
-			result[p] = scaled(
-			        format, weight_format, in + here * size, weight + here * weight_size, scale);
-		}
-#pragma GCC unroll 4
-		for (size_t p = 0; p < pairs; p++)
-			store(format, any_nan, stream, out + (at + p * PAIR) * size, result[p]);
-	}
-	for (; n - at >= PAIR; at += PAIR) {
-		struct pair result =
-		        scaled(format, weight_format, in + at * size, weight + at * weight_size, scale);
-		store(format, any_nan, stream, out + at * size, result);
-	}
-	if (at < n)
-		scale_part(format, weight_format, in + at * size, out + at * size, weight + at * weight_size,
-		        scale, n - at);
-#if defined(__x86_64__)
-	/* Streaming stores pass other stores: whoever learns that the row is done must find it written. */
-	if (stream)
-		_mm_sfence();
 #endif
-}
-
-#define SUM_NAME(tag, pairs) sum_##tag##_##pairs
-#define SCALE_NAME(tag, pairs, stream) scale_##tag##_##pairs##_##stream
-#define DEFINE_SUM(tag, format, pairs)                                                    \
-	static double SUM_NAME(tag, pairs)(const void *in, size_t n, const void *own_out) \
-	{                                                                                 \
-		return sum_squares(format, pairs, in, n, own_out);                        \
-	}
-#define DEFINE_SCALE(tag, format, weight_format, pairs, stream)                                            \
-	static void SCALE_NAME(tag, pairs, stream)(                                                        \
-	        const void *in, void *out, const void *weight, size_t n, float scale, const void *next_in) \
-	{                                                                                                  \
-		scale_row(format, weight_format, pairs, stream, in, out, weight, n, scale, next_in);       \
-	}
-#define DEFINE_SUMS(tag, format)   \
-	DEFINE_SUM(tag, format, 1) \
-	DEFINE_SUM(tag, format, 2) \
-	DEFINE_SUM(tag, format, 4)
-#define DEFINE_SCALES(tag, format, weight_format)      \
-	DEFINE_SCALE(tag, format, weight_format, 1, 0) \
-	DEFINE_SCALE(tag, format, weight_format, 1, 1) \
-	DEFINE_SCALE(tag, format, weight_format, 2, 0) \
-	DEFINE_SCALE(tag, format, weight_format, 2, 1) \
-	DEFINE_SCALE(tag, format, weight_format, 4, 0) \
-	DEFINE_SCALE(tag, format, weight_format, 4, 1)
-DEFINE_SUMS(f32, F32)
-DEFINE_SUMS(f16, F16)
-DEFINE_SUMS(bf16, BF16)
-DEFINE_SCALES(f32, F32, F32)
-DEFINE_SCALES(f16, F16, F16)
-DEFINE_SCALES(f16_w32, F16, F32)
-DEFINE_SCALES(bf16, BF16, BF16)
-DEFINE_SCALES(bf16_w32, BF16, F32)
-
-#define SUMS(tag)                                                    \
-	{                                                            \
-		SUM_NAME(tag, 1), SUM_NAME(tag, 2), SUM_NAME(tag, 4) \
-	}
-#define BOTH(tag, pairs)                                             \
-	{                                                            \
-		SCALE_NAME(tag, pairs, 0), SCALE_NAME(tag, pairs, 1) \
-	}
-#define SCALES(tag)                                      \
-	{                                                \
-		BOTH(tag, 1), BOTH(tag, 2), BOTH(tag, 4) \
-	}
-
-extern const struct ft_rmsnorm_cpu_rows FT_ROWS(ft_rmsnorm_cpu_rows);
-const struct ft_rmsnorm_cpu_rows FT_ROWS(ft_rmsnorm_cpu_rows) = {
-        .isa = FT_ROWS_ISA,
-        .lanes = LANES,
-#if defined(__x86_64__)
-        .streams = true,
-#endif
-        .sum = {SUMS(f32), SUMS(f16), SUMS(f16), SUMS(bf16), SUMS(bf16)},
-        .scale = {SCALES(f32), SCALES(f16), SCALES(f16_w32), SCALES(bf16), SCALES(bf16_w32)},
-};
