@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 enum {
 	REMOVED_TRIES = 1000, /* each meets another process that ended just then */
 	SIGNED_TRIES = 100, /* a millisecond each: between its lock and its signature a process is not long */
+	LEFT_TRIES = 200,   /* ten milliseconds each: nor is a child between its fork and its program */
 };
 
 /* Whose number stands in it. */
@@ -44,6 +46,19 @@ uint32_t lock_holder(int directory, const char *name)
 	return holder;
 }
 
+bool lock_inherit(int lock, uint32_t holder)
+{
+	const struct timespec moment = {.tv_nsec = 10000000};
+
+	for (int i = 0; i < LEFT_TRIES && holder != 0 && kill((pid_t)holder, 0) != 0 && errno == ESRCH; i++) {
+		if (flock(lock, LOCK_EX | LOCK_NB) == 0)
+			return true;
+		(void)nanosleep(&moment, NULL);
+	}
+	errno = EWOULDBLOCK;
+	return false;
+}
+
 enum name_leads name_leads(int directory, const char *name, int flags, dev_t device, ino_t inode)
 {
 	struct stat named;
@@ -69,19 +84,21 @@ int lock_take(int directory, const char *name, int flags, uint32_t *holder)
 	for (int tries = 0; tries < REMOVED_TRIES; tries++) {
 		int lock = openat(directory, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 		int failure;
+		bool taken;
 
 		if (lock < 0)
 			return -1;
-		if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
-			if (lock_stands(lock, directory, name))
-				return lock;
-			(void)close(lock);
-			continue;
-		}
-		failure = errno;
-		if (failure == EWOULDBLOCK)
+		taken = flock(lock, LOCK_EX | LOCK_NB) == 0;
+		if (!taken && errno == EWOULDBLOCK) {
 			*holder = read_holder(lock);
+			taken = lock_inherit(lock, *holder);
+		}
+		if (taken && lock_stands(lock, directory, name))
+			return lock;
+		failure = errno;
 		(void)close(lock);
+		if (taken)
+			continue;
 		errno = failure;
 		return -1;
 	}

@@ -113,6 +113,8 @@ static int take_lock(const struct directory *directory, struct ft_error *error)
 		return ft_fail_errno(
 		        error, errno, "the state directory %s cannot be locked", directory->path);
 	holder = lock_holder(directory->fd, LOCK_NAME);
+	if (lock_inherit(directory->fd, holder))
+		return 0;
 	if (holder == 0)
 		return ft_fail(error, FT_E_STORE, "the state directory %s is in use by another process",
 		        directory->path);
