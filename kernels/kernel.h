@@ -51,13 +51,15 @@ struct ft_schema_field_def {
 struct ft_knob_def {
 	char name[FT_NAME_SIZE];
 	uint32_t count;
+	bool is_word;                      /* its values are words, else numbers */
 	int64_t value[FT_KNOB_VALUES_MAX]; /* all that any problem may use */
-	bool changes_bits;                 /* it can change a result's bits */
+	char word[FT_KNOB_VALUES_MAX][FT_WORD_SIZE];
+	bool changes_bits; /* it can change a result's bits */
 	char help[128];
 };
 
 struct ft_schema {
-	char kernel[FT_NAME_SIZE];
+	char kernel[FT_KERNEL_SIZE];
 	uint64_t revision;        /* raised when schema, space or default change */
 	char scale[FT_NAME_SIZE]; /* the number field that `nearest` walks along; "": none */
 	uint32_t field_count;

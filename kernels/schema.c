@@ -109,7 +109,10 @@ static void describe_knob(const struct ft_knob_def *def, char *text, size_t size
 
 	for (uint32_t i = 0; i < def->count; i++) {
 		line_part(&line, i, def->count, " or ");
-		line_add_number(&line, def->value[i]);
+		if (def->is_word)
+			line_add(&line, def->word[i]);
+		else
+			line_add_number(&line, def->value[i]);
 	}
 }
 
@@ -243,7 +246,6 @@ static bool value_allowed(const struct ft_schema_field_def *def, const struct ft
 static bool default_of(
         const struct ft_schema_field_def *def, const struct ft_problem *whole, struct ft_field *value)
 {
-	memset(value, 0, sizeof *value);
 	if (def->same_as[0] != '\0') {
 		const struct ft_field *other = ft_problem_find(whole, def->same_as);
 
@@ -252,10 +254,8 @@ static bool default_of(
 		*value = *other;
 	} else if (def->has_default) {
 		value->is_text = def->is_text;
-		if (def->is_text)
-			memcpy(value->text, def->default_text, sizeof value->text);
-		else
-			value->number = def->default_number;
+		value->number = def->default_number;
+		memcpy(value->text, def->default_text, sizeof value->text);
 	} else {
 		return false;
 	}
@@ -266,8 +266,9 @@ static bool default_of(
 int ft_schema_complete(const struct ft_schema *schema, const struct ft_problem *given,
         struct ft_problem *whole, struct ft_error *error)
 {
-	struct ft_problem made = {.count = 0};
+	struct ft_problem made; /* large: no more of it is written than the fields */
 
+	made.count = 0;
 	if (check_names(schema, given, error) < 0)
 		return -1;
 	for (uint32_t i = 0; i < schema->field_count; i++) {
@@ -293,7 +294,7 @@ int ft_schema_complete(const struct ft_schema *schema, const struct ft_problem *
 		}
 		made.count++;
 	}
-	*whole = made;
+	ft_problem_copy(whole, &made);
 	return 0;
 }
 
@@ -367,17 +368,20 @@ void ft_schema_key(const struct ft_schema *schema, const struct ft_problem *whol
 static int check_knob_names(
         const struct ft_schema *schema, const struct ft_config *given, struct ft_error *error)
 {
+	if (given->document_length > 0)
+		return ft_fail_field(
+		        error, FT_E_BAD_REQUEST, "config", "a document", "the knobs of this kernel");
 	if (given->count > FT_KNOBS_MAX)
 		return ft_fail(error, FT_E_BAD_REQUEST, "a config has at most %d knobs", FT_KNOBS_MAX);
 	for (uint32_t i = 0; i < given->count; i++) {
 		const struct ft_knob_value *knob = &given->knob[i];
-		char value[WORD_SIZE], list[LIST_SIZE];
+		char number[24], list[LIST_SIZE];
+		const char *value = ft_knob_format(knob, number);
 		uint32_t at = 0;
 
 		while (at < schema->knob_count && !ft_name_same(schema->knob[at].name, knob->name))
 			at++;
 		if (at == schema->knob_count) {
-			snprintf(value, sizeof value, "%" PRId64, knob->value);
 			list_knobs(schema, list, sizeof list);
 			ft_fail(error, FT_E_UNKNOWN_KNOB, "%s has no knob %s on this device; it has %s",
 			        schema->kernel, knob->name, list);
@@ -385,7 +389,6 @@ static int check_knob_names(
 		}
 		for (uint32_t j = 0; j < i; j++) {
 			if (ft_name_same(given->knob[j].name, knob->name)) {
-				snprintf(value, sizeof value, "%" PRId64, knob->value);
 				ft_fail(error, FT_E_BAD_REQUEST, "%s is given twice", knob->name);
 				return blame(error, knob->name, value, "given once");
 			}
@@ -397,8 +400,10 @@ static int check_knob_names(
 int ft_schema_check_config(const struct ft_schema *schema, const struct ft_config *given,
         struct ft_config *ordered, struct ft_error *error)
 {
-	struct ft_config made = {.count = 0};
+	struct ft_config made;
 	char list[LIST_SIZE];
+
+	ft_config_clear(&made);
 
 	if (check_knob_names(schema, given, error) < 0)
 		return -1;
@@ -413,18 +418,20 @@ int ft_schema_check_config(const struct ft_schema *schema, const struct ft_confi
 			        def->name, schema->kernel, list);
 			return blame(error, def->name, "", list);
 		}
-		while (at < def->count && def->value[at] != knob->value)
+		while (at < def->count &&
+		        (def->is_word ? strcmp(def->word[at], knob->word) != 0
+		                      : def->value[at] != knob->value))
 			at++;
-		if (at == def->count) {
-			char value[WORD_SIZE];
+		if (at == def->count || def->is_word != (knob->word[0] != '\0')) {
+			char number[24];
 
-			snprintf(value, sizeof value, "%" PRId64, knob->value);
 			describe_knob(def, list, sizeof list);
-			return ft_fail_field(error, FT_E_BAD_VALUE, def->name, value, list);
+			return ft_fail_field(
+			        error, FT_E_BAD_VALUE, def->name, ft_knob_format(knob, number), list);
 		}
 		made.knob[made.count++] = *knob;
 	}
-	*ordered = made;
+	ft_config_copy(ordered, &made);
 	return 0;
 }
 
@@ -465,7 +472,7 @@ static void write_field(struct ft_writer *writer, const struct ft_schema_field_d
 
 static void write_knob(struct ft_writer *writer, const struct ft_knob_def *def)
 {
-	uint8_t room[FT_KNOB_VALUES_MAX * 9 + 8];
+	uint8_t room[FT_KNOB_VALUES_MAX * (FT_WORD_SIZE + 1) + 8];
 	struct ft_writer values;
 	struct ft_schema_knob message = {.changes_bits = def->changes_bits};
 
@@ -473,8 +480,12 @@ static void write_knob(struct ft_writer *writer, const struct ft_knob_def *def)
 	snprintf(message.help, sizeof message.help, "%s", def->help);
 	ft_writer_init_fixed(&values, room, sizeof room);
 	ft_write_array(&values, def->count);
-	for (uint32_t i = 0; i < def->count; i++)
-		ft_write_int(&values, def->value[i]);
+	for (uint32_t i = 0; i < def->count; i++) {
+		if (def->is_word)
+			ft_write_text(&values, def->word[i]);
+		else
+			ft_write_int(&values, def->value[i]);
+	}
 	message.values = view_of(&values);
 	ft_encode(writer, &ft_schema_knob_message, &message);
 }
@@ -621,11 +632,15 @@ static int read_knob(struct ft_view data, struct ft_schema *schema, struct ft_er
 	if (!ft_read_array(&cursor, &def->count) || def->count == 0 || def->count > FT_KNOB_VALUES_MAX)
 		return refuse(
 		        error, schema->kernel, "has values that are no list, none, or too many", def->name);
+	def->is_word = ft_peek(&cursor) == FT_KIND_TEXT;
 	for (uint32_t i = 0; i < def->count; i++) {
-		if (!ft_read_int(&cursor, &def->value[i]))
-			return refuse(error, schema->kernel, "has a value that is no integer", def->name);
+		if (def->is_word ? !ft_read_text_into(&cursor, def->word[i], FT_WORD_SIZE) ||
+		                        !ft_word_valid_n(def->word[i], strlen(def->word[i]))
+		                 : !ft_read_int(&cursor, &def->value[i]))
+			return refuse(error, schema->kernel,
+			        "has a value that is no integer, or no word beside words", def->name);
 		for (uint32_t j = 0; j < i; j++) {
-			if (def->value[j] == def->value[i])
+			if (def->value[j] == def->value[i] && strcmp(def->word[j], def->word[i]) == 0)
 				return refuse(error, schema->kernel, "has a value twice", def->name);
 		}
 	}
@@ -661,6 +676,8 @@ int ft_schema_read(const struct ft_runner_kernel *message, struct ft_schema *sch
 		return ft_fail_field(error, FT_E_BAD_VALUE, "name", schema->kernel, "a kernel's name");
 	if (read_fields(message->fields, schema, error) < 0 || read_knobs(message->knobs, schema, error) < 0)
 		return -1;
+	if (message->fallback.document_length > 0)
+		return refuse(error, schema->kernel, "is a document and no config of its knobs", "fallback");
 	if (schema->scale[0] != '\0') {
 		const struct ft_schema_field_def *scale = find_field(schema, schema->scale);
 

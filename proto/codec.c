@@ -28,7 +28,7 @@ static bool is_empty(const struct ft_member *member, const void *at)
 	case FT_TYPE_PROBLEM:
 		return ((const struct ft_problem *)at)->count == 0;
 	case FT_TYPE_CONFIG:
-		return ((const struct ft_config *)at)->count == 0;
+		return ft_config_empty(at);
 	}
 	return true;
 }
@@ -92,34 +92,6 @@ void ft_encode(struct ft_writer *writer, const struct ft_message *message, const
 
 /* ---- decoding ---- */
 
-size_t ft_utf8_length(const uint8_t *at, size_t have)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t size = 0;
-	uint32_t code = 0;
-	if (at[0] < 0x80)
-		return 1;
-	if (at[0] >= 0xc2 && at[0] < 0xe0) {
-		size = 2;
-		code = at[0] & 0x1fu;
-	} else if (at[0] >= 0xe0 && at[0] < 0xf0) {
-		size = 3;
-		code = at[0] & 0x0fu;
-	} else if (at[0] >= 0xf0 && at[0] < 0xf5) {
-		size = 4;
-		code = at[0] & 0x07u;
-	}
-	if (size == 0 || size > have)
-		return 0;
-	for (size_t i = 1; i < size; i++) {
-		if ((at[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (at[i] & 0x3fu);
-	}
-	bool surrogate = code >= 0xd800 && code < 0xe000;
-	return code < least[size] || code > 0x10ffff || surrogate ? 0 : size;
-}
-
 /* Copies `length` bytes and a NUL, with '?' for each byte that is no UTF-8. A reason that someone cut in the
  * middle of a character must not cost its message, nor reach a JSON encoder as it is. */
 static void copy_text(char *to, const char *from, size_t length)
@@ -182,8 +154,9 @@ static const char *type_words(enum ft_type type)
 	case FT_TYPE_BYTES:
 		return "binary data";
 	case FT_TYPE_PROBLEM:
-	case FT_TYPE_CONFIG:
 		return "a map";
+	case FT_TYPE_CONFIG:
+		return "a map or a text";
 	case FT_TYPE_RAW:
 		break;
 	}
@@ -263,7 +236,7 @@ static int read_member(
 			return ft_read_problem(cursor, at, error);
 		break;
 	case FT_TYPE_CONFIG:
-		if (ft_peek(cursor) == FT_KIND_MAP)
+		if (ft_peek(cursor) == FT_KIND_MAP || ft_peek(cursor) == FT_KIND_TEXT)
 			return ft_read_config(cursor, at, error);
 		break;
 	}
@@ -292,9 +265,33 @@ static int check_required(const struct ft_message *message, uint64_t seen, struc
 	return 0;
 }
 
+void ft_clear(const struct ft_message *message, void *body)
+{
+	uint8_t *bytes = body;
+	size_t from = 0;
+
+	for (size_t i = 0; i < message->count; i++) {
+		const struct ft_member *member = &message->member[i];
+		size_t next;
+
+		if (member->type == FT_TYPE_PROBLEM) {
+			((struct ft_problem *)(void *)(bytes + member->offset))->count = 0;
+			next = member->offset + sizeof(struct ft_problem);
+		} else if (member->type == FT_TYPE_CONFIG) {
+			ft_config_clear((struct ft_config *)(void *)(bytes + member->offset));
+			next = member->offset + sizeof(struct ft_config);
+		} else {
+			continue;
+		}
+		memset(bytes + from, 0, member->offset - from);
+		from = next;
+	}
+	memset(bytes + from, 0, message->size - from);
+}
+
 int ft_decode(const struct ft_message *message, struct ft_view data, void *body, struct ft_error *error)
 {
-	memset(body, 0, message->size);
+	ft_clear(message, body);
 	if (data.length == 0)
 		return check_required(message, 0, error);
 	struct ft_cursor cursor = ft_cursor_of(data.data, data.length);

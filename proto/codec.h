@@ -42,6 +42,8 @@ struct ft_message {
 
 /* Writes `body` as a map. A required RAW member without data is a fault of the caller: the writer fails. */
 void ft_encode(struct ft_writer *writer, const struct ft_message *message, const void *body);
+/* Makes all members zero or empty. Of an empty problem or config no more than that is written: they are large. */
+void ft_clear(const struct ft_message *message, void *body);
 /* Fills `body` from a map. Views in it point into `data`. Empty `data` reads as an empty map. */
 int ft_decode(const struct ft_message *message, struct ft_view data, void *body, struct ft_error *error);
 
@@ -77,9 +79,6 @@ int ft_decode(const struct ft_message *message, struct ft_view data, void *body,
 		.name = #tag, .member = tag##_members,                                                    \
 		.count = sizeof(tag##_members) / sizeof(tag##_members[0]), .size = sizeof(struct ft_##tag) };
 /* clang-format on */
-
-/* Bytes of the UTF-8 character at `at`, of which `have` may be read; 0 if it is none. */
-size_t ft_utf8_length(const uint8_t *at, size_t have);
 
 /* A struct ft_error as it travels. */
 extern const struct ft_message ft_error_message;

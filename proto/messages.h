@@ -44,7 +44,7 @@ FT_DECLARE_MESSAGE(hello_request, FT_HELLO_REQUEST)
 FT_DECLARE_MESSAGE(hello_reply, FT_HELLO_REPLY)
 
 #define FT_LOOKUP_REQUEST(F)                                                 \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                           \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                         \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                  \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                      \
 	F(TEXT, generation, FT_TOKEN_SIZE, FT_OPTIONAL)                      \
@@ -54,7 +54,7 @@ FT_DECLARE_MESSAGE(hello_reply, FT_HELLO_REPLY)
 FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 
 #define FT_ANSWER(F)                                                                                         \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                           \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                         \
 	F(PROBLEM, problem, 0, FT_REQUIRED)             /* whole: every field of the schema */               \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) /* absent while no device is known yet */            \
 	F(CONFIG, config, 0, FT_REQUIRED)                                                                    \
@@ -103,7 +103,7 @@ FT_DECLARE_MESSAGE(subscribe_reply, FT_SUBSCRIBE_REPLY)
 FT_DECLARE_MESSAGE(answer_notice, FT_ANSWER_NOTICE)
 
 #define FT_TUNE_REQUEST(F)                                                                                   \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                           \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                         \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                  \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                                                      \
 	F(BOOL, force, 0, FT_OPTIONAL) /* sweep again although there is a winner */                          \
@@ -126,7 +126,7 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 
 #define FT_JOB(F)                                                                                         \
 	F(UINT, job, 0, FT_REQUIRED)                                                                      \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                        \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                      \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                                               \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                   \
 	F(TEXT, state, 16, FT_REQUIRED) /* queued, running, done, failed, cancelled */                    \
@@ -172,9 +172,9 @@ FT_DECLARE_MESSAGE(jobs_reply, FT_JOBS_REPLY)
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(event, FT_EVENT)
 
-#define FT_TRIALS_REQUEST(F)                       \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED) \
-	F(PROBLEM, problem, 0, FT_REQUIRED)        \
+#define FT_TRIALS_REQUEST(F)                         \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED) \
+	F(PROBLEM, problem, 0, FT_REQUIRED)          \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(trials_request, FT_TRIALS_REQUEST)
 
@@ -201,7 +201,7 @@ FT_DECLARE_MESSAGE(trials_request, FT_TRIALS_REQUEST)
 FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 
 #define FT_TRIALS_REPLY(F)                                                                               \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                       \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                     \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                                              \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                  \
 	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)                                                     \
@@ -219,14 +219,14 @@ FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 	F(RAW, trials, 0, FT_REQUIRED) /* trial */
 FT_DECLARE_MESSAGE(trials_reply, FT_TRIALS_REPLY)
 
-#define FT_CODE_REQUEST(F)                         \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED) \
-	F(PROBLEM, problem, 0, FT_REQUIRED)        \
+#define FT_CODE_REQUEST(F)                           \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED) \
+	F(PROBLEM, problem, 0, FT_REQUIRED)          \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(code_request, FT_CODE_REQUEST)
 
 #define FT_CODE_REPLY(F)                                     \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)           \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)         \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                  \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)      \
 	F(CONFIG, config, 0, FT_REQUIRED) /* the winner's */ \
@@ -319,7 +319,7 @@ FT_DECLARE_MESSAGE(status_reply, FT_STATUS_REPLY)
 
 /* What an operator changes: `pin` takes all of it, `unpin` and `forget` no config. */
 #define FT_CHANGE_REQUEST(F)                            \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)      \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)    \
 	F(PROBLEM, problem, 0, FT_REQUIRED)             \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) \
 	F(CONFIG, config, 0, FT_OPTIONAL)
@@ -335,7 +335,7 @@ FT_DECLARE_MESSAGE(change_reply, FT_CHANGE_REPLY)
 FT_DECLARE_MESSAGE(misses_request, FT_MISSES_REQUEST)
 
 #define FT_MISS(F)                                             \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)             \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)           \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                    \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)        \
 	F(UINT, count, 0, FT_REQUIRED)                         \
@@ -354,7 +354,7 @@ FT_DECLARE_MESSAGE(pause_reply, FT_PAUSE_REPLY)
 
 /* An answer as it travels from store to store. */
 #define FT_ROW(F)                                                                                           \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                          \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                        \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                 \
 	F(TEXT, device, FT_IDENTITY_WHOLE_SIZE, FT_REQUIRED) /* its identity: all that decides its speed */ \
 	F(CONFIG, config, 0, FT_OPTIONAL)                    /* absent in a row that only pins */           \
@@ -446,7 +446,7 @@ FT_DECLARE_MESSAGE(runner_hello_reply, FT_RUNNER_HELLO_REPLY)
 FT_DECLARE_MESSAGE(runner_device, FT_RUNNER_DEVICE)
 
 #define FT_RUNNER_KERNEL(F)                                                                    \
-	F(TEXT, name, FT_NAME_SIZE, FT_REQUIRED)                                               \
+	F(TEXT, name, FT_KERNEL_SIZE, FT_REQUIRED)                                             \
 	F(UINT, revision, 0, FT_REQUIRED)          /* of schema, space and default */          \
 	F(TEXT, source, FT_HASH_SIZE, FT_REQUIRED) /* hash of the device source as compiled */ \
 	F(TEXT, scale, FT_NAME_SIZE, FT_OPTIONAL)  /* the field that `nearest` walks along */  \
@@ -468,16 +468,16 @@ FT_DECLARE_MESSAGE(runner_kernel, FT_RUNNER_KERNEL)
 	F(TEXT, help, 128, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(schema_field, FT_SCHEMA_FIELD)
 
-#define FT_SCHEMA_KNOB(F)                             \
-	F(TEXT, name, FT_NAME_SIZE, FT_REQUIRED)      \
-	F(RAW, values, 0, FT_REQUIRED) /* integers */ \
-	F(BOOL, changes_bits, 0, FT_OPTIONAL)         \
+#define FT_SCHEMA_KNOB(F)                                               \
+	F(TEXT, name, FT_NAME_SIZE, FT_REQUIRED)                        \
+	F(RAW, values, 0, FT_REQUIRED) /* all integers, or all words */ \
+	F(BOOL, changes_bits, 0, FT_OPTIONAL)                           \
 	F(TEXT, help, 128, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(schema_knob, FT_SCHEMA_KNOB)
 
-#define FT_SPACE_REQUEST(F)                        \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED) \
-	F(PROBLEM, problem, 0, FT_REQUIRED)        \
+#define FT_SPACE_REQUEST(F)                          \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED) \
+	F(PROBLEM, problem, 0, FT_REQUIRED)          \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)
 FT_DECLARE_MESSAGE(space_request, FT_SPACE_REQUEST)
 
@@ -494,7 +494,7 @@ FT_DECLARE_MESSAGE(space_member, FT_SPACE_MEMBER)
 
 #define FT_SWEEP_REQUEST(F)                                                                               \
 	F(UINT, job, 0, FT_REQUIRED)                                                                      \
-	F(TEXT, kernel, FT_NAME_SIZE, FT_REQUIRED)                                                        \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                      \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                                               \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                   \
 	F(RAW, members, 0, FT_REQUIRED)        /* sweep_member: the space, with what is known */          \

@@ -652,10 +652,61 @@ int ft_read_problem(struct ft_cursor *cursor, struct ft_problem *problem, struct
 	return 0;
 }
 
+size_t ft_utf8_length(const uint8_t *at, size_t have)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t size = 0;
+	uint32_t code = 0;
+	if (at[0] < 0x80)
+		return 1;
+	if (at[0] >= 0xc2 && at[0] < 0xe0) {
+		size = 2;
+		code = at[0] & 0x1fu;
+	} else if (at[0] >= 0xe0 && at[0] < 0xf0) {
+		size = 3;
+		code = at[0] & 0x0fu;
+	} else if (at[0] >= 0xf0 && at[0] < 0xf5) {
+		size = 4;
+		code = at[0] & 0x07u;
+	}
+	if (size == 0 || size > have)
+		return 0;
+	for (size_t i = 1; i < size; i++) {
+		if ((at[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (at[i] & 0x3fu);
+	}
+	bool surrogate = code >= 0xd800 && code < 0xe000;
+	return code < least[size] || code > 0x10ffff || surrogate ? 0 : size;
+}
+
+/* Whatever is in it, it goes out again as it is. */
+static int read_document(struct ft_cursor *cursor, struct ft_config *config, struct ft_error *error)
+{
+	size_t length = 0;
+	size_t at = 0;
+	if (!ft_read_text(cursor, &config->document, &length) || length == 0 || length > FT_DOCUMENT_MAX)
+		return ft_fail_field(error, FT_E_BAD_VALUE, "config",
+		        length == 0 ? "no document" : "too long", "a document of 1 to 4096 bytes");
+	while (at < length && config->document[at] != '\0') {
+		size_t size = ft_utf8_length((const uint8_t *)config->document + at, length - at);
+		if (size == 0)
+			break;
+		at += size;
+	}
+	if (at < length)
+		return ft_fail_field(
+		        error, FT_E_BAD_VALUE, "config", "no text", "a document in UTF-8, without NULs");
+	config->document_length = (uint32_t)length;
+	return 0;
+}
+
 int ft_read_config(struct ft_cursor *cursor, struct ft_config *config, struct ft_error *error)
 {
 	uint32_t pairs = 0;
-	config->count = 0;
+	ft_config_clear(config);
+	if (ft_peek(cursor) == FT_KIND_TEXT)
+		return read_document(cursor, config, error);
 	if (read_pairs(cursor, "config", FT_KNOBS_MAX, &pairs, error) != 0)
 		return -1;
 	for (uint32_t i = 0; i < pairs; i++) {
@@ -666,9 +717,17 @@ int ft_read_config(struct ft_cursor *cursor, struct ft_config *config, struct ft
 			if (ft_name_same(config->knob[earlier].name, knob->name))
 				return ft_fail_field(
 				        error, FT_E_BAD_REQUEST, knob->name, "given twice", "given once");
-		if (!ft_read_int(cursor, &knob->value))
-			return ft_fail_field(error, FT_E_BAD_REQUEST, knob->name, "no integer of 64 bits",
-			        "an integer of 64 bits");
+		knob->word[0] = '\0';
+		if (!ft_read_int(cursor, &knob->value)) {
+			const char *word = NULL;
+			size_t length = 0;
+			if (!ft_read_text(cursor, &word, &length) || !ft_word_valid_n(word, length))
+				return ft_fail_field(error, FT_E_BAD_REQUEST, knob->name,
+				        "neither an integer nor a word", "an integer of 64 bits, or a word");
+			knob->value = 0;
+			memcpy(knob->word, word, length);
+			knob->word[length] = '\0';
+		}
 		config->count = i + 1;
 	}
 	return 0;

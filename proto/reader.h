@@ -85,7 +85,10 @@ bool ft_read_view(struct ft_cursor *cursor, struct ft_view *view); /* any one va
 /* Copies a text of at most size - 1 bytes without NULs, terminated. */
 bool ft_read_text_into(struct ft_cursor *cursor, char *text, size_t size);
 
-/* A map of names to integers and texts / to integers. Errors name the field. Repeated names are refused. */
+/* Bytes of the UTF-8 character at `at`, of which `have` may be read; 0 if it is none. */
+size_t ft_utf8_length(const uint8_t *at, size_t have);
+/* A map of names to integers and texts / to integers and words, or a text: a document, which stays where it is. Errors name the
+ * field. Repeated names are refused. */
 int ft_read_problem(struct ft_cursor *cursor, struct ft_problem *problem, struct ft_error *error);
 int ft_read_config(struct ft_cursor *cursor, struct ft_config *config, struct ft_error *error);
 

@@ -36,6 +36,18 @@ bool ft_name_valid(const char *name)
 	return ft_name_valid_n(name, strlen(name));
 }
 
+bool ft_kernel_name_valid(const char *name)
+{
+	size_t length = 0;
+
+	if (!is_name_part(name[0]) || is_digit(name[0]))
+		return false;
+	while (is_name_part(name[length]) || name[length] == '.' || name[length] == '/' ||
+	        name[length] == '-')
+		length++;
+	return name[length] == '\0' && length < FT_KERNEL_SIZE;
+}
+
 bool ft_text_valid_n(const char *text, size_t length)
 {
 	if (length == 0 || length >= FT_TEXT_SIZE)
@@ -44,6 +56,12 @@ bool ft_text_valid_n(const char *text, size_t length)
 		if (!is_text_part(text[i]))
 			return false;
 	return true;
+}
+
+bool ft_word_valid_n(const char *word, size_t length)
+{
+	return length > 0 && length < FT_WORD_SIZE && is_name_part(word[0]) && !is_digit(word[0]) &&
+	        word[0] != '_' && ft_text_valid_n(word, length);
 }
 
 static int refuse_name(const char *name, struct ft_error *error)
@@ -69,7 +87,7 @@ static struct ft_field *field_at(struct ft_problem *problem, const char *name, s
 		return NULL;
 	}
 	struct ft_field *field = &problem->field[problem->count++];
-	memset(field, 0, sizeof(*field));
+	memset(field->name, 0, sizeof(field->name));
 	memcpy(field->name, name, strlen(name)); /* a valid name fits */
 	return field;
 }
@@ -187,22 +205,51 @@ int ft_problem_format(const struct ft_problem *problem, char separator, char *te
 	return (int)length;
 }
 
-int ft_config_set(struct ft_config *config, const char *name, int64_t value, struct ft_error *error)
+/* The knob of that name, made if there is none; NULL with an error. */
+static struct ft_knob_value *knob_at(struct ft_config *config, const char *name, struct ft_error *error)
 {
 	for (uint32_t i = 0; i < config->count; i++)
-		if (ft_name_same(config->knob[i].name, name)) {
-			config->knob[i].value = value;
-			return 0;
-		}
-	if (!ft_name_valid(name))
-		return refuse_name(name, error);
-	if (config->count >= FT_KNOBS_MAX)
-		return ft_fail(error, FT_E_BAD_VALUE, "a config has at most %d knobs; %s is one too many",
+		if (ft_name_same(config->knob[i].name, name))
+			return &config->knob[i];
+	if (!ft_name_valid(name)) {
+		refuse_name(name, error);
+		return NULL;
+	}
+	if (config->count >= FT_KNOBS_MAX) {
+		ft_fail(error, FT_E_BAD_VALUE, "a config has at most %d knobs; %s is one too many",
 		        FT_KNOBS_MAX, name);
+		return NULL;
+	}
 	struct ft_knob_value *knob = &config->knob[config->count++];
 	memset(knob, 0, sizeof(*knob));
 	memcpy(knob->name, name, strlen(name)); /* a valid name fits */
+	return knob;
+}
+
+int ft_config_set(struct ft_config *config, const char *name, int64_t value, struct ft_error *error)
+{
+	struct ft_knob_value *knob = knob_at(config, name, error);
+	if (knob == NULL)
+		return -1;
 	knob->value = value;
+	memset(knob->word, 0, sizeof(knob->word));
+	return 0;
+}
+
+int ft_config_set_word(struct ft_config *config, const char *name, const char *word, struct ft_error *error)
+{
+	if (!ft_word_valid_n(word, strlen(word))) {
+		char bound[64];
+		snprintf(bound, sizeof(bound), "a letter, then up to %d more, digits and . _ : + -",
+		        FT_WORD_SIZE - 2);
+		return ft_fail_field(error, FT_E_BAD_VALUE, name, word, bound);
+	}
+	struct ft_knob_value *knob = knob_at(config, name, error);
+	if (knob == NULL)
+		return -1;
+	knob->value = 0;
+	memset(knob->word, 0, sizeof(knob->word));
+	memcpy(knob->word, word, strlen(word)); /* a valid word fits */
 	return 0;
 }
 
@@ -216,11 +263,13 @@ const struct ft_knob_value *ft_config_find(const struct ft_config *config, const
 
 bool ft_config_equal(const struct ft_config *a, const struct ft_config *b)
 {
-	if (a->count != b->count)
+	if (a->count != b->count || a->document_length != b->document_length)
 		return false;
+	if (a->document_length > 0)
+		return memcmp(a->document, b->document, a->document_length) == 0;
 	/* Members of a space have their knobs in one order: mostly a value tells, and no more than one name is looked at. */
 	for (uint32_t i = 0; i < a->count; i++) {
-		if (a->knob[i].value == b->knob[i].value)
+		if (ft_knob_same(&a->knob[i], &b->knob[i]))
 			continue;
 		if (ft_name_same(a->knob[i].name, b->knob[i].name))
 			return false;
@@ -230,10 +279,15 @@ bool ft_config_equal(const struct ft_config *a, const struct ft_config *b)
 		const struct ft_knob_value *other = ft_name_same(a->knob[i].name, b->knob[i].name)
 		        ? &b->knob[i]
 		        : ft_config_find(b, a->knob[i].name);
-		if (other == NULL || a->knob[i].value != other->value)
+		if (other == NULL || !ft_knob_same(&a->knob[i], other))
 			return false;
 	}
 	return true;
+}
+
+const char *ft_knob_format(const struct ft_knob_value *knob, char number[24])
+{
+	return knob->word[0] != '\0' ? knob->word : format_number(knob->value, number);
 }
 
 int ft_config_format(const struct ft_config *config, char separator, char *text, size_t size)
@@ -241,10 +295,12 @@ int ft_config_format(const struct ft_config *config, char separator, char *text,
 	size_t length = 0;
 	if (size > 0)
 		text[0] = '\0';
+	if (config->document_length > 0)
+		return snprintf(text, size, "%.*s", (int)config->document_length, config->document);
 	for (uint32_t i = 0; i < config->count; i++) {
 		char number[24];
 		append_pair(text, size, &length, separator, config->knob[i].name,
-		        format_number(config->knob[i].value, number));
+		        ft_knob_format(&config->knob[i], number));
 	}
 	return (int)length;
 }
@@ -270,21 +326,23 @@ int ft_config_parse(const char *text, struct ft_config *config, struct ft_error 
 		text += strspn(text, ", ");
 		if (*text == '\0')
 			return 0;
-		char pair[FT_NAME_SIZE + 32];
+		char pair[FT_NAME_SIZE + FT_WORD_SIZE];
 		size_t length = strcspn(text, ", ");
 		snprintf(pair, sizeof(pair), "%.*s", (int)(length < sizeof(pair) ? length : sizeof(pair)),
 		        text);
 		char *equals = strchr(pair, '=');
 		if (length >= sizeof(pair) || equals == NULL)
-			return ft_fail_field(error, FT_E_BAD_VALUE, "config", pair, "NAME=INTEGER pairs");
+			return ft_fail_field(error, FT_E_BAD_VALUE, "config", pair, "NAME=VALUE pairs");
 		*equals = '\0';
 		int64_t value = 0;
-		if (!parse_integer(equals + 1, &value))
+		bool number = parse_integer(equals + 1, &value);
+		if (!number && !ft_word_valid_n(equals + 1, strlen(equals + 1)))
 			return ft_fail_field(
-			        error, FT_E_BAD_VALUE, pair, equals + 1, "an integer of 64 bits");
+			        error, FT_E_BAD_VALUE, pair, equals + 1, "an integer of 64 bits, or a word");
 		if (ft_config_find(config, pair) != NULL)
 			return ft_fail_field(error, FT_E_BAD_VALUE, pair, "given twice", "given once");
-		if (ft_config_set(config, pair, value, error) != 0)
+		if ((number ? ft_config_set(config, pair, value, error)
+		            : ft_config_set_word(config, pair, equals + 1, error)) != 0)
 			return -1;
 		text += length;
 	}

@@ -196,9 +196,16 @@ void ft_write_problem(struct ft_writer *writer, const struct ft_problem *problem
 
 void ft_write_config(struct ft_writer *writer, const struct ft_config *config)
 {
+	if (config->document_length > 0) {
+		ft_write_text_n(writer, config->document, config->document_length);
+		return;
+	}
 	ft_write_map(writer, config->count);
 	for (uint32_t i = 0; i < config->count; i++) {
 		ft_write_text(writer, config->knob[i].name);
-		ft_write_int(writer, config->knob[i].value);
+		if (config->knob[i].word[0] != '\0')
+			ft_write_text(writer, config->knob[i].word);
+		else
+			ft_write_int(writer, config->knob[i].value);
 	}
 }

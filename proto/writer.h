@@ -46,6 +46,7 @@ void ft_write_bytes(struct ft_writer *writer, const void *data, size_t length);
 void ft_write_raw(
         struct ft_writer *writer, const void *message, size_t length); /* MessagePack made elsewhere */
 void ft_write_problem(struct ft_writer *writer, const struct ft_problem *problem); /* a map */
-void ft_write_config(struct ft_writer *writer, const struct ft_config *config);    /* a map of integers */
+void ft_write_config(
+        struct ft_writer *writer, const struct ft_config *config); /* a map, or a text: a document */
 
 #endif

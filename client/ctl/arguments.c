@@ -589,6 +589,10 @@ enum ctl_exit config_read_words(const struct command *command, const char *text,
 	for (uint32_t i = 0; i < config.count; i++) {
 		memcpy(knobs[i].name, config.knob[i].name, sizeof knobs[i].name);
 		knobs[i].value = config.knob[i].value;
+		/* The copy lasts as long as the program, which reads one config. */
+		knobs[i].word = config.knob[i].word[0] != '\0' ? strdup(config.knob[i].word) : NULL;
+		if (knobs[i].word == NULL && config.knob[i].word[0] != '\0')
+			return ctl_short();
 	}
 	*count = config.count;
 	return CTL_DONE;

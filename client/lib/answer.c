@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/lib/words.h"
 #include "kernels/host.h"
 
 static const char *const source_words[] = {
@@ -36,27 +37,63 @@ int64_t flytune_answer_get(const struct flytune_answer *answer, const char *knob
 		return otherwise;
 	for (uint32_t i = 0; i < answer->knob_count && i < FLYTUNE_KNOBS_MAX; i++) {
 		if (strcmp(answer->knob[i].name, knob) == 0)
-			return answer->knob[i].value;
+			return answer->knob[i].word == NULL ? answer->knob[i].value : otherwise;
 	}
 	return otherwise;
 }
 
-uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX])
+const char *flytune_answer_word(const struct flytune_answer *answer, const char *knob)
+{
+	if (answer == NULL || knob == NULL)
+		return NULL;
+	for (uint32_t i = 0; i < answer->knob_count && i < FLYTUNE_KNOBS_MAX; i++) {
+		if (strcmp(answer->knob[i].name, knob) == 0)
+			return answer->knob[i].word;
+	}
+	return NULL;
+}
+
+int answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX], uint32_t *count,
+        struct ft_error *error)
 {
 	for (uint32_t i = 0; i < config->count; i++) {
-		memcpy(knob[i].name, config->knob[i].name, sizeof knob[i].name);
-		knob[i].value = config->knob[i].value;
+		const struct ft_knob_value *own = &config->knob[i];
+
+		/* Names end early: equal answers are to be equal bytes. */
+		memset(knob[i].name, 0, sizeof knob[i].name);
+		memcpy(knob[i].name, own->name, strlen(own->name));
+		knob[i].value = own->value;
+		knob[i].word = own->word[0] != '\0' ? words_keep(own->word) : NULL;
+		if (knob[i].word == NULL && own->word[0] != '\0')
+			return ft_fail(error, FT_E_MEMORY, "no room for the word of a knob");
 	}
-	return config->count;
+	*count = config->count;
+	return 0;
+}
+
+int answer_config(
+        const struct flytune_knob *knob, size_t count, struct ft_config *config, struct ft_error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		/* A caller's name need not end where it should. */
+		if (memchr(knob[i].name, '\0', sizeof knob[i].name) == NULL)
+			return ft_fail(error, FT_E_BAD_VALUE, "knob number %zu has no name under %d bytes",
+			        i + 1, FLYTUNE_NAME_SIZE);
+		if (ft_config_find(config, knob[i].name) != NULL)
+			return ft_fail_field(
+			        error, FT_E_BAD_REQUEST, knob[i].name, "given twice", "given once");
+		if ((knob[i].word != NULL ? ft_config_set_word(config, knob[i].name, knob[i].word, error)
+		                          : ft_config_set(config, knob[i].name, knob[i].value, error)) != 0)
+			return -1;
+	}
+	return 0;
 }
 
 int answer_read(struct ft_view data, const struct connection *connection, struct flytune_answer *answer,
-        struct cache_terms *terms, struct ft_error *error)
+        const struct answer_room *document, struct cache_terms *terms, struct ft_error *error)
 {
 	struct ft_answer read;
 
-	/* Names end early: equal answers are to be equal bytes. */
-	memset(&read.config, 0, sizeof read.config);
 	if (ft_decode(&ft_answer_message, data, &read, error) != 0)
 		return -1;
 	memset(answer, 0, sizeof *answer);
@@ -74,7 +111,17 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 	answer->tuned_at_ns = read.tuned_at_ns;
 	answer->tuned_scale = read.tuned_scale;
 	answer->revision = read.revision;
-	answer->knob_count = answer_knobs(&read.config, answer->knob);
+	answer->document_length = read.config.document_length;
+	if (answer_knobs(&read.config, answer->knob, &answer->knob_count, error) != 0)
+		return -1;
+	if (document != NULL && document->size > 0) {
+		size_t length = read.config.document_length < document->size ? read.config.document_length
+		                                                             : document->size - 1;
+
+		if (length > 0)
+			memcpy(document->room, read.config.document, length);
+		document->room[length] = '\0';
+	}
 	if (terms != NULL) {
 		bool of_board = read.stripe > 0 && read.stripe <= FT_BOARD_STRIPES;
 
@@ -120,12 +167,13 @@ static void guess_traits(flytune_client *client, const char *kind, struct ft_tra
 int answer_default(flytune_client *client, const flytune_problem *problem, const char *device,
         const char *reason, struct flytune_answer *answer, struct ft_error *error)
 {
+	struct ft_problem whole;
 	struct ft_traits traits;
 	struct ft_config config;
 	char kind[16], last[FT_DEVICE_ID_SIZE];
 
-	if (!problem->admitted) {
-		*error = problem->refusal;
+	if (!problem->about->admitted) {
+		*error = problem->about->refusal;
 		return -1;
 	}
 	pthread_mutex_lock(&client->lock);
@@ -146,8 +194,8 @@ int answer_default(flytune_client *client, const flytune_problem *problem, const
 	else
 		snprintf(answer->device, sizeof answer->device, "%s:0", kind);
 	guess_traits(client, kind, &traits);
-	problem->built_in->default_config(&problem->whole, &traits, &config);
-	answer->revision = problem->built_in->schema(kind)->revision;
-	answer->knob_count = answer_knobs(&config, answer->knob);
-	return 0;
+	problem_whole(problem, &whole);
+	problem->about->built_in->default_config(&whole, &traits, &config);
+	answer->revision = problem->about->built_in->schema(kind)->revision;
+	return answer_knobs(&config, answer->knob, &answer->knob_count, error);
 }

@@ -6,12 +6,23 @@
 
 /* FLYTUNE_SOURCE_UNKNOWN for a word of a newer daemon. */
 enum flytune_source answer_source(const char *word);
-/* Copies knobs; returns their count. */
-uint32_t answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX]);
+/* Shows the knobs of a config. Fails when out of memory. */
+int answer_knobs(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX], uint32_t *count,
+        struct ft_error *error);
+/* And adds a caller's knobs to a config. */
+int answer_config(
+        const struct flytune_knob *knob, size_t count, struct ft_config *config, struct ft_error *error);
+
+/* A caller's room for a config that is a document. */
+struct answer_room {
+	char *room;
+	size_t size; /* 0: there is none */
+};
+
 /* From a message's `answer`, under the store that the connection serves; with how long it stands, unless `terms` is
  * NULL. */
 int answer_read(struct ft_view data, const struct connection *connection, struct flytune_answer *answer,
-        struct cache_terms *terms, struct ft_error *error);
+        const struct answer_room *document, struct cache_terms *terms, struct ft_error *error);
 /* The analytic default. Fails if this library does not know the kernel, or the kernel refuses the problem. */
 int answer_default(flytune_client *client, const flytune_problem *problem, const char *device,
         const char *reason, struct flytune_answer *answer, struct ft_error *error);

@@ -183,6 +183,8 @@ void cache_keep(struct cache *cache, const struct cache_key *key, const struct f
 	uint32_t place;
 	unsigned way;
 
+	if (key->problem->key_words > CACHE_KEY_WORDS)
+		return;
 	if (find_place(cache, key, &place)) {
 		set = &cache->set[place / CACHE_WAYS];
 		way = place % CACHE_WAYS;

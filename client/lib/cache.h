@@ -29,6 +29,7 @@ enum {
 	/* The answer is kept from its beginning to the last knob that it has. */
 	CACHE_KNOBS = offsetof(struct flytune_answer, knob),
 	CACHE_ANSWER_WORDS = sizeof(struct flytune_answer) / 8,
+	CACHE_KEY_WORDS = 136, /* at most: nearly every problem takes less; what takes more is not kept */
 
 	/* Where things are in an entry. */
 	CACHE_AT_SHAPE = 0, /* words of the answer, of the device, of the key */
@@ -36,7 +37,7 @@ enum {
 	CACHE_AT_VERSION,
 	CACHE_AT_STRIPE, /* and what else is known of it */
 	CACHE_AT_KEY,    /* behind it the device, if there is one, and the answer */
-	CACHE_ENTRY_WORDS = CACHE_AT_KEY + PROBLEM_KEY_WORDS + CACHE_DEVICE_WORDS + CACHE_ANSWER_WORDS,
+	CACHE_ENTRY_WORDS = CACHE_AT_KEY + CACHE_KEY_WORDS + CACHE_DEVICE_WORDS + CACHE_ANSWER_WORDS,
 
 	CACHE_LINE = 64, /* where an entry begins */
 };

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/lib/answer.h"
 #include "client/lib/cancel.h"
 #include "client/lib/handle.h"
 #include "client/lib/outcome.h"
@@ -25,8 +26,8 @@ static enum flytune_result change_answer(flytune_client *client, const char *met
 		return outcome_unsized(out, "flytune_change");
 	if (client_device(client, device, request->device, &error) != 0)
 		return outcome(out, &error);
-	memcpy(request->kernel, problem->kernel, sizeof request->kernel);
-	request->problem = problem->given;
+	memcpy(request->kernel, problem->about->kernel, sizeof request->kernel);
+	problem_given(problem, &request->problem);
 	code = client_ask(client, method, &ft_change_request_message, request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;
@@ -53,20 +54,8 @@ enum flytune_result flytune_pin(flytune_client *client, const flytune_problem *p
 
 	if (count > 0)
 		REQUIRE(knobs, out);
-	for (size_t i = 0; i < count; i++) {
-		/* A caller's name need not end where it should. */
-		if (memchr(knobs[i].name, '\0', sizeof knobs[i].name) == NULL) {
-			ft_fail(&error, FT_E_BAD_VALUE, "knob number %zu has no name under %d bytes", i + 1,
-			        FLYTUNE_NAME_SIZE);
-			return outcome(out, &error);
-		}
-		if (ft_config_find(&request.config, knobs[i].name) != NULL) {
-			ft_fail_field(&error, FT_E_BAD_REQUEST, knobs[i].name, "given twice", "given once");
-			return outcome(out, &error);
-		}
-		if (ft_config_set(&request.config, knobs[i].name, knobs[i].value, &error) != 0)
-			return outcome(out, &error);
-	}
+	if (answer_config(knobs, count, &request.config, &error) != 0)
+		return outcome(out, &error);
 	return change_answer(client, "pin", &request, problem, device, change, out);
 }
 

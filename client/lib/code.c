@@ -58,7 +58,8 @@ static int read_code(struct ft_view body, flytune_code_object **object, struct f
 	info.spills = about.spills;
 	info.shared = about.shared;
 	info.wave = about.wave;
-	info.knob_count = answer_knobs(&reply.config, info.knob);
+	if (answer_knobs(&reply.config, info.knob, &info.knob_count, error) != 0)
+		return -1;
 	made = calloc(1, sizeof *made + reply.object.length);
 	if (made == NULL)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
@@ -83,8 +84,8 @@ enum flytune_result flytune_code(flytune_client *client, const flytune_problem *
 	REQUIRE(object, out);
 	if (client_device(client, device, request.device, &error) != 0)
 		return outcome(out, &error);
-	memcpy(request.kernel, problem->kernel, sizeof request.kernel);
-	request.problem = problem->given;
+	memcpy(request.kernel, problem->about->kernel, sizeof request.kernel);
+	problem_given(problem, &request.problem);
 	code = client_ask(client, "code", &ft_code_request_message, &request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;

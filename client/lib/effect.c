@@ -11,6 +11,18 @@ static const struct flytune_knob *knob_of(const struct flytune_knob *knob, uint3
 	return NULL;
 }
 
+static int compare_values(const struct flytune_knob *a, const struct flytune_knob *b)
+{
+	if (a->word != NULL && b->word != NULL)
+		return strcmp(a->word, b->word);
+	return (a->value > b->value) - (a->value < b->value);
+}
+
+static bool same_value(const struct flytune_knob *a, const struct flytune_knob *b)
+{
+	return (a->word == NULL) == (b->word == NULL) && compare_values(a, b) == 0;
+}
+
 static bool same_config(const struct flytune_knob *a, uint32_t a_count, const struct flytune_knob *b,
         uint32_t b_count, const char *but)
 {
@@ -21,7 +33,7 @@ static bool same_config(const struct flytune_knob *a, uint32_t a_count, const st
 
 		if (other == NULL)
 			return false;
-		if (other->value != a[i].value && (but == NULL || strcmp(a[i].name, but) != 0))
+		if (!same_value(other, &a[i]) && (but == NULL || strcmp(a[i].name, but) != 0))
 			return false;
 	}
 	return true;
@@ -44,18 +56,18 @@ static double ratio_of(
 }
 
 /* Keeps the values in order and each once. */
-static void add_value(struct flytune_effect *effect, int64_t value)
+static void add_value(struct flytune_effect *effect, const struct flytune_knob *value)
 {
 	uint32_t at = 0;
 
-	while (at < effect->value_count && effect->value[at] < value)
+	while (at < effect->value_count && compare_values(&effect->value[at], value) < 0)
 		at++;
 	if (effect->value_count == FLYTUNE_KNOB_VALUES_MAX ||
-	        (at < effect->value_count && effect->value[at] == value))
+	        (at < effect->value_count && same_value(&effect->value[at], value)))
 		return;
 	memmove(&effect->value[at + 1], &effect->value[at],
 	        (effect->value_count - at) * sizeof *effect->value);
-	effect->value[at] = value;
+	effect->value[at] = *value;
 	effect->value_count++;
 }
 
@@ -65,7 +77,7 @@ static void collect_values(struct flytune_effect *effect, const struct flytune_t
 		const struct flytune_knob *knob = knob_of(trial[i].knob, trial[i].knob_count, effect->name);
 
 		if (knob != NULL)
-			add_value(effect, knob->value);
+			add_value(effect, knob);
 	}
 }
 
@@ -79,11 +91,11 @@ static void time_values(struct flytune_effect *effect, const struct flytune_tria
 		if (knob == NULL)
 			continue;
 		if (trial[i].is_winner)
-			effect->winner_value = knob->value;
+			effect->winner_knob = *knob;
 		if (trial[i].is_default)
-			effect->default_value = knob->value;
+			effect->default_knob = *knob;
 		for (uint32_t v = 0; v < effect->value_count && ratio > 0; v++) {
-			if (effect->value[v] != knob->value ||
+			if (!same_value(&effect->value[v], knob) ||
 			        (effect->ratio[v] != 0 && ratio >= effect->ratio[v]))
 				continue;
 			effect->ratio[v] = ratio;
@@ -125,7 +137,7 @@ void effect_measure(struct flytune_effect *effect, const struct flytune_trial *t
 		best = best == 0 || ratio < best ? ratio : best;
 		worst = ratio > worst ? ratio : worst;
 		surely = least[v] > surely ? least[v] : surely;
-		if (effect->value[v] == effect->default_value)
+		if (same_value(&effect->value[v], &effect->default_knob))
 			with_default = ratio;
 	}
 	effect->timed = timed > 1;

@@ -69,11 +69,14 @@ void job_show(const struct ft_job *job, const char *store, struct flytune_job *s
 
 void job_name(struct flytune_job *job, const flytune_problem *problem, uint64_t number, const char *store)
 {
+	struct ft_problem whole;
+
+	problem_whole(problem, &whole);
 	flytune_job_init(job);
 	job->job = number;
 	snprintf(job->store, sizeof job->store, "%s", store);
-	memcpy(job->kernel, problem->kernel, sizeof job->kernel);
-	job->field_count = values_show(&problem->whole, job->field);
+	memcpy(job->kernel, problem->about->kernel, sizeof job->kernel);
+	job->field_count = values_show(&whole, job->field);
 }
 
 bool job_request(const struct flytune_job *named, struct ft_job_request *request)
@@ -103,7 +106,7 @@ static int read_tuned(struct ft_view body, const struct connection *connection, 
 	*job = reply.job;
 	if (reply.job != 0)
 		return 0;
-	if (answer_read(reply.answer, connection, &known, NULL, error) != 0)
+	if (answer_read(reply.answer, connection, &known, NULL, NULL, error) != 0)
 		return -1;
 	if (answer != NULL)
 		sized_out(answer, &known, sizeof known);
@@ -135,8 +138,8 @@ enum flytune_result flytune_tune(flytune_client *client, const flytune_problem *
 		return outcome_unsized(out, "flytune_answer");
 	if (client_device(client, options.device, request.device, &error) != 0)
 		return outcome(out, &error);
-	memcpy(request.kernel, problem->kernel, sizeof request.kernel);
-	request.problem = problem->given;
+	memcpy(request.kernel, problem->about->kernel, sizeof request.kernel);
+	problem_given(problem, &request.problem);
 	request.force = options.force != 0;
 	request.check = options.check != 0;
 	request.priority = options.priority;

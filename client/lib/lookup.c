@@ -129,6 +129,9 @@ void lookup_unheard(struct lookup *lookup, uint32_t repeats)
 
 void lookup_keep(struct lookup *lookup, struct cache_terms *terms)
 {
+	/* Too large to be kept by the thousand. */
+	if (lookup->answer.document_length > 0)
+		return;
 	terms->swept = lookup->swept;
 	terms->miss = lookup->answer.source == FLYTUNE_SOURCE_NEAREST ||
 	        lookup->answer.source == FLYTUNE_SOURCE_DEFAULT;
@@ -156,7 +159,7 @@ int lookup_alone(struct lookup *lookup, struct ft_error *error)
 		        lookup->client->token, why);
 	}
 	/* The cause stands unless the problem itself is at fault. */
-	if (lookup->key.problem->built_in == NULL)
+	if (lookup->key.problem->about->built_in == NULL)
 		return -1;
 	snprintf(reason, sizeof reason, "%s", error->code);
 	return answer_default(
@@ -167,9 +170,10 @@ void lookup_prepare(struct lookup *lookup, struct ft_lookup_request *request)
 {
 	flytune_client *client = lookup->client;
 
-	*request = (struct ft_lookup_request){.tune_on_miss = client->tune_on_miss};
-	memcpy(request->kernel, lookup->key.problem->kernel, sizeof request->kernel);
-	request->problem = lookup->key.problem->given;
+	ft_clear(&ft_lookup_request_message, request);
+	request->tune_on_miss = client->tune_on_miss;
+	memcpy(request->kernel, lookup->key.problem->about->kernel, sizeof request->kernel);
+	problem_given(lookup->key.problem, &request->problem);
 	memcpy(request->device, lookup->key.device, sizeof request->device);
 	memcpy(request->generation, client->token, sizeof request->generation);
 	request->repeats = take_repeats(lookup);
@@ -190,7 +194,8 @@ int lookup_ask(struct lookup *lookup, struct ft_error *error)
 	result = client_call(client, "lookup", &ft_lookup_request_message, &request, lookup->deadline,
 	        client->token[0] != '\0', &connection, &reply, error);
 	if (result == CALL_DONE) {
-		if (answer_read(reply.body, connection, &lookup->answer, &terms, error) == 0) {
+		if (answer_read(reply.body, connection, &lookup->answer, lookup->document, &terms, error) ==
+		        0) {
 			client_give(client, connection);
 			lookup_keep(lookup, &terms);
 			return 0;
@@ -288,10 +293,11 @@ static bool sweep_first(const struct lookup *lookup)
 }
 
 static enum flytune_result answer_asking(flytune_client *client, const struct cache_key *key,
-        int64_t timeout_ms, struct flytune_answer *answer, struct flytune_error *out)
+        int64_t timeout_ms, const struct answer_room *document, struct flytune_answer *answer,
+        struct flytune_error *out)
 {
 	UNCANCELLED;
-	struct lookup lookup = {.client = client, .key = *key};
+	struct lookup lookup = {.client = client, .key = *key, .document = document};
 	struct ft_error error;
 	bool swept = true;
 	int failed;
@@ -320,6 +326,7 @@ static __attribute__((noinline)) enum flytune_result look_up(flytune_client *cli
         struct flytune_answer *answer, struct flytune_error *out)
 {
 	struct flytune_lookup_options options;
+	struct answer_room document = {NULL, 0};
 	const char *device = client->device;
 	int64_t timeout_ms = 0;
 	char named[FT_DEVICE_ID_SIZE];
@@ -333,6 +340,8 @@ static __attribute__((noinline)) enum flytune_result look_up(flytune_client *cli
 		if (!sized_in(&options, sizeof options, given))
 			return outcome_unsized(out, "flytune_lookup_options");
 		timeout_ms = options.timeout_ms;
+		document = (struct answer_room){
+		        options.document, options.document != NULL ? options.document_size : 0};
 		if (options.device != NULL) {
 			if (client_device(client, options.device, named, &error) != 0)
 				return outcome(out, &error);
@@ -342,7 +351,7 @@ static __attribute__((noinline)) enum flytune_result look_up(flytune_client *cli
 	key = cache_key(problem, device);
 	if (client->autotune != FLYTUNE_AUTOTUNE_NEVER && lookup_at_once(client, &key, answer))
 		return FLYTUNE_OK;
-	return answer_asking(client, &key, timeout_ms, answer, out);
+	return answer_asking(client, &key, timeout_ms, &document, answer, out);
 }
 
 enum flytune_result flytune_lookup(flytune_client *client, const flytune_problem *problem,

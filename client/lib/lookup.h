@@ -2,13 +2,14 @@
 #ifndef FLYTUNE_CLIENT_LOOKUP_H
 #define FLYTUNE_CLIENT_LOOKUP_H
 
-#include "client/lib/handle.h"
+#include "client/lib/answer.h"
 
 struct lookup {
 	flytune_client *client;
 	struct cache_key key;
 	uint64_t deadline;
-	bool swept; /* what is asked for now, is asked after the forced sweep */
+	const struct answer_room *document; /* NULL: it is not wanted */
+	bool swept;                         /* what is asked for now, is asked after the forced sweep */
 	struct flytune_answer answer;
 };
 

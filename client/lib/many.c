@@ -74,6 +74,7 @@ static void lookup_of(const struct many *many, const struct asked *asked, struct
 	lookup->client = many->client;
 	lookup->key = cache_key(many->problem[asked->place], many->device);
 	lookup->deadline = many->deadline;
+	lookup->document = NULL;
 	lookup->swept = asked->swept && many->client->autotune == FLYTUNE_AUTOTUNE_FORCE;
 	lookup->answer.flags = 0;
 }
@@ -132,7 +133,7 @@ static int take_answer(struct many *many, const struct connection *connection, s
 			conclude(many, asked, &lookup, lookup_alone(&lookup, &refusal), &refusal);
 		return 0;
 	}
-	if (answer_read(data, connection, &lookup.answer, &terms, error) != 0)
+	if (answer_read(data, connection, &lookup.answer, NULL, &terms, error) != 0)
 		return -1;
 	lookup_keep(&lookup, &terms);
 	answered(many, asked, &lookup);

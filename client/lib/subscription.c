@@ -234,7 +234,7 @@ static int tell(
 	if (news.digest == entry->digest)
 		return 0;
 	if (news.answer.data != NULL &&
-	        answer_read(news.answer, subscription->connection, &answer, NULL, error) != 0)
+	        answer_read(news.answer, subscription->connection, &answer, NULL, NULL, error) != 0)
 		return -1;
 	/* Before the call: it may be the last that this process does here. */
 	entry->digest = news.digest;
@@ -401,12 +401,12 @@ static int add_question(struct flytune_subscription *subscription, const flytune
 	struct ft_lookup_request request = {0};
 
 	/* Where the library knows the rules, what they refuse is refused here. */
-	if (problem->built_in != NULL && !problem->admitted) {
-		*error = problem->refusal;
+	if (problem->about->built_in != NULL && !problem->about->admitted) {
+		*error = problem->about->refusal;
 		return -1;
 	}
-	memcpy(request.kernel, problem->kernel, sizeof request.kernel);
-	request.problem = problem->given;
+	memcpy(request.kernel, problem->about->kernel, sizeof request.kernel);
+	problem_given(problem, &request.problem);
 	memcpy(request.device, device, sizeof request.device);
 	memcpy(request.generation, client->token, sizeof request.generation);
 	entry->at = (uint32_t)subscription->questions.length;

@@ -20,8 +20,26 @@ enum {
 
 /* ---- export ---- */
 
-static int show_row(struct ft_view view, struct flytune_row *shown, struct ft_error *error)
+/* The row that is shown, and what it points to. */
+struct shown {
+	struct flytune_row row;
+	char document[FLYTUNE_DOCUMENT_SIZE], pin_document[FLYTUNE_DOCUMENT_SIZE];
+};
+
+static int show_config(const struct ft_config *config, struct flytune_knob knob[FLYTUNE_KNOBS_MAX],
+        uint32_t *count, char room[FLYTUNE_DOCUMENT_SIZE], const char **document, struct ft_error *error)
 {
+	if (config->document_length > 0) {
+		memcpy(room, config->document, config->document_length);
+		room[config->document_length] = '\0';
+		*document = room;
+	}
+	return answer_knobs(config, knob, count, error);
+}
+
+static int show_row(struct ft_view view, struct shown *to, struct ft_error *error)
+{
+	struct flytune_row *shown = &to->row;
 	struct ft_row row;
 
 	if (ft_decode(&ft_row_message, view, &row, error) != 0)
@@ -38,16 +56,19 @@ static int show_row(struct ft_view view, struct flytune_row *shown, struct ft_er
 	shown->tuned_at_ns = row.tuned_at_ns;
 	shown->pinned_at_ns = row.pinned_at_ns;
 	shown->field_count = values_show(&row.problem, shown->field);
-	shown->knob_count = answer_knobs(&row.config, shown->knob);
-	shown->pin_count = answer_knobs(&row.pin, shown->pin);
-	return 0;
+	return show_config(&row.config, shown->knob, &shown->knob_count, to->document, &shown->document,
+	               error) != 0 ||
+	                show_config(&row.pin, shown->pin, &shown->pin_count, to->pin_document,
+	                        &shown->pin_document, error) != 0
+	        ? -1
+	        : 0;
 }
 
 struct export
 {
 	flytune_row_fn rows;
 	void *data;
-	struct flytune_row *row;
+	struct shown *shown;
 	bool stopped;
 };
 
@@ -62,9 +83,9 @@ static int show_rows(struct export *export, struct ft_view rows, struct ft_error
 	for (uint32_t i = 0; i < count && !export->stopped; i++) {
 		if (!ft_read_view(&cursor, &view))
 			return ft_fail(error, FT_E_BAD_FRAME, "flytuned sent a list that ends early");
-		if (show_row(view, export->row, error) != 0)
+		if (show_row(view, export->shown, error) != 0)
 			return -1;
-		export->stopped = export->rows(export->data, export->row) != 0;
+		export->stopped = export->rows(export->data, &export->shown->row) != 0;
 	}
 	return 0;
 }
@@ -130,8 +151,8 @@ enum flytune_result flytune_export(flytune_client *client, flytune_row_fn rows, 
 	REQUIRE(rows, out);
 	if (info != NULL && sized_length(info) < sizeof info->size)
 		return outcome_unsized(out, "flytune_export_info");
-	export.row = calloc(1, sizeof *export.row);
-	if (export.row == NULL) {
+	export.shown = calloc(1, sizeof *export.shown);
+	if (export.shown == NULL) {
 		ft_fail(&error, FT_E_MEMORY, "out of memory");
 		return outcome(out, &error);
 	}
@@ -142,7 +163,7 @@ enum flytune_result flytune_export(flytune_client *client, flytune_row_fn rows, 
 		request.place = (struct ft_view){length > 0 ? place : NULL, length};
 		code = export_step(client, &export, &request, place, sizeof place, &length, &told, out);
 	} while (code == FLYTUNE_OK && length > 0);
-	free(export.row);
+	free(export.shown);
 	if (code == FLYTUNE_OK && info != NULL)
 		sized_out(info, &told, sizeof told);
 	return code;
@@ -293,21 +314,22 @@ static bool ends(const char *text, size_t size)
 	return memchr(text, '\0', size) != NULL;
 }
 
-static int read_knobs(
-        const struct flytune_knob *knob, uint32_t count, struct ft_config *config, struct ft_error *error)
+static int read_config(const struct flytune_knob *knob, uint32_t count, const char *document,
+        struct ft_config *config, struct ft_error *error)
 {
+	if (document != NULL) {
+		if (count > 0 || strnlen(document, FLYTUNE_DOCUMENT_SIZE) == FLYTUNE_DOCUMENT_SIZE ||
+		        *document == '\0')
+			return ft_fail_field(error, FT_E_BAD_VALUE, "config",
+			        count > 0 ? "knobs and a document" : "a document of another length",
+			        "knobs, or a document of 1 to 4096 bytes");
+		config->document = document;
+		config->document_length = (uint32_t)strlen(document);
+		return 0;
+	}
 	if (count > FLYTUNE_KNOBS_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE, "a config has at most %d knobs", FLYTUNE_KNOBS_MAX);
-	for (uint32_t i = 0; i < count; i++) {
-		if (!ends(knob[i].name, sizeof knob[i].name))
-			return ft_fail(error, FT_E_BAD_VALUE, "a knob's name does not end");
-		if (ft_config_find(config, knob[i].name) != NULL)
-			return ft_fail_field(
-			        error, FT_E_BAD_REQUEST, knob[i].name, "given twice", "given once");
-		if (ft_config_set(config, knob[i].name, knob[i].value, error) != 0)
-			return -1;
-	}
-	return 0;
+	return answer_config(knob, count, config, error);
 }
 
 static int read_fields(const struct flytune_row *given, struct ft_problem *problem, struct ft_error *error)
@@ -347,9 +369,9 @@ static int read_row(const struct flytune_row *given, struct ft_row *row, struct 
 	row->tuned_at_ns = given->tuned_at_ns;
 	row->pinned_at_ns = given->pinned_at_ns;
 	if (read_fields(given, &row->problem, error) != 0 ||
-	        read_knobs(given->knob, given->knob_count, &row->config, error) != 0)
+	        read_config(given->knob, given->knob_count, given->document, &row->config, error) != 0)
 		return -1;
-	return read_knobs(given->pin, given->pin_count, &row->pin, error);
+	return read_config(given->pin, given->pin_count, given->pin_document, &row->pin, error);
 }
 
 enum flytune_result flytune_import_add(

@@ -42,9 +42,10 @@ static int read_trial(struct ft_view data, void *element, struct ft_error *error
 	shown->ratio_high = trial.ratio_high;
 	snprintf(shown->code, sizeof shown->code, "%s", trial.code);
 	snprintf(shown->reason, sizeof shown->reason, "%s", trial.reason);
-	shown->knob_count = answer_knobs(&trial.config, shown->knob);
-	shown->same_as_count = answer_knobs(&trial.same_as, shown->same_as);
-	return 0;
+	return answer_knobs(&trial.config, shown->knob, &shown->knob_count, error) != 0 ||
+	                answer_knobs(&trial.same_as, shown->same_as, &shown->same_as_count, error) != 0
+	        ? -1
+	        : 0;
 }
 
 static int read_knob(struct ft_view data, void *element, struct ft_error *error)
@@ -109,8 +110,8 @@ enum flytune_result flytune_trials(flytune_client *client, const flytune_problem
 	REQUIRE(list, out);
 	if (client_device(client, device, request.device, &error) != 0)
 		return outcome(out, &error);
-	memcpy(request.kernel, problem->kernel, sizeof request.kernel);
-	request.problem = problem->given;
+	memcpy(request.kernel, problem->about->kernel, sizeof request.kernel);
+	problem_given(problem, &request.problem);
 	code = client_ask(client, "trials", &ft_trials_request_message, &request, &connection, &reply, out);
 	if (code != FLYTUNE_OK)
 		return code;

@@ -1,5 +1,6 @@
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/lib/answer.h"
@@ -19,7 +20,7 @@ struct listener {
 	void *data;
 };
 
-static void show(const struct ft_event *event, struct flytune_event *shown)
+static int show(const struct ft_event *event, struct flytune_event *shown)
 {
 	memset(shown, 0, sizeof *shown);
 	shown->size = sizeof *shown;
@@ -34,7 +35,7 @@ static void show(const struct ft_event *event, struct flytune_event *shown)
 	shown->time_ps = event->time_ps;
 	shown->ci_ps = event->ci_ps;
 	snprintf(shown->reason, sizeof shown->reason, "%s", event->reason);
-	shown->knob_count = answer_knobs(&event->config, shown->knob);
+	return answer_knobs(&event->config, shown->knob, &shown->knob_count, NULL);
 }
 
 static int on_notice(void *data, const struct ft_envelope *notice)
@@ -47,7 +48,8 @@ static int on_notice(void *data, const struct ft_envelope *notice)
 	if (strcmp(notice->method, "event") != 0 ||
 	        ft_decode(&ft_event_message, notice->body, &event, NULL) != 0)
 		return 0;
-	show(&event, &shown);
+	if (show(&event, &shown) != 0)
+		return 0;
 	return listener->events(listener->data, &shown);
 }
 
@@ -85,7 +87,8 @@ static enum call_result read_ended(struct ft_view body, const struct connection 
 		        (unsigned long long)asked->job);
 		return CALL_REFUSED;
 	}
-	if (ended.answer.data != NULL && answer_read(ended.answer, connection, answer, NULL, error) != 0)
+	if (ended.answer.data != NULL &&
+	        answer_read(ended.answer, connection, answer, NULL, NULL, error) != 0)
 		return CALL_LOST;
 	return CALL_DONE;
 }
@@ -126,33 +129,25 @@ static enum flytune_result stopped(struct flytune_error *out)
 	return outcome(out, &error);
 }
 
-enum flytune_result flytune_wait(flytune_client *client, struct flytune_job *job, int64_t timeout_ms,
-        flytune_event_fn events, void *data, struct flytune_answer *answer, struct flytune_error *out)
-{
-	UNCANCELLED;
-	struct listener listener = {.events = events, .data = data};
-	uint64_t deadline = clock_after(timeout_ms);
-	uint64_t lost_at = 0;
+/* What a wait asks and learns: large, so not on the stack of the caller's thread. */
+struct waiting {
 	struct flytune_job asked, ended;
-	struct flytune_answer known;
+	struct flytune_answer answer;
+};
+
+static enum flytune_result wait_for(flytune_client *client, struct waiting *waiting, uint64_t deadline,
+        struct listener *listener, struct flytune_error *out)
+{
+	uint64_t lost_at = 0;
 	struct ft_error error;
 
-	REQUIRE(client, out);
-	REQUIRE(job, out);
-	if (!sized_in(&asked, sizeof asked, job))
-		return outcome_unsized(out, "flytune_job");
-	if (answer != NULL && sized_length(answer) < sizeof answer->size)
-		return outcome_unsized(out, "flytune_answer");
-	flytune_answer_init(&known);
 	for (;;) {
 		uint64_t began = clock_now();
 
 		client_enter(client);
-		switch (wait_once(client, &asked, deadline, &listener, &ended, &known, &error)) {
+		switch (wait_once(client, &waiting->asked, deadline, listener, &waiting->ended,
+		        &waiting->answer, &error)) {
 		case CALL_DONE:
-			sized_out(job, &ended, sizeof ended);
-			if (answer != NULL && ended.state == FLYTUNE_STATE_DONE)
-				sized_out(answer, &known, sizeof known);
 			return FLYTUNE_OK;
 		case CALL_STOPPED:
 			return stopped(out);
@@ -168,6 +163,40 @@ enum flytune_result flytune_wait(flytune_client *client, struct flytune_job *job
 			return outcome(out, &error);
 		poll(NULL, 0, LOOK_AGAIN_MS);
 	}
+}
+
+enum flytune_result flytune_wait(flytune_client *client, struct flytune_job *job, int64_t timeout_ms,
+        flytune_event_fn events, void *data, struct flytune_answer *answer, struct flytune_error *out)
+{
+	UNCANCELLED;
+	struct listener listener = {.events = events, .data = data};
+	uint64_t deadline = clock_after(timeout_ms);
+	struct waiting *waiting;
+	enum flytune_result result;
+
+	REQUIRE(client, out);
+	REQUIRE(job, out);
+	if (sized_length(job) < sizeof job->size)
+		return outcome_unsized(out, "flytune_job");
+	if (answer != NULL && sized_length(answer) < sizeof answer->size)
+		return outcome_unsized(out, "flytune_answer");
+	waiting = calloc(1, sizeof *waiting);
+	if (waiting == NULL) {
+		struct ft_error error;
+
+		ft_fail(&error, FT_E_MEMORY, "out of memory");
+		return outcome(out, &error);
+	}
+	(void)sized_in(&waiting->asked, sizeof waiting->asked, job);
+	flytune_answer_init(&waiting->answer);
+	result = wait_for(client, waiting, deadline, &listener, out);
+	if (result == FLYTUNE_OK) {
+		sized_out(job, &waiting->ended, sizeof waiting->ended);
+		if (answer != NULL && waiting->ended.state == FLYTUNE_STATE_DONE)
+			sized_out(answer, &waiting->answer, sizeof waiting->answer);
+	}
+	free(waiting);
+	return result;
 }
 
 enum flytune_result flytune_watch(flytune_client *client, const struct flytune_job *job, int64_t timeout_ms,

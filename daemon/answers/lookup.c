@@ -55,7 +55,7 @@ void lookup_times(const struct store_winner *winner, struct ft_answer *answer)
 static void take_winner(
         const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
 {
-	answer->config = winner->config;
+	ft_config_copy(&answer->config, &winner->config);
 	lookup_times(winner, answer);
 	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
 }
@@ -120,7 +120,14 @@ static bool tries_here(const struct target *target, const struct ft_config *conf
 	about.problem = target->key.problem;
 	for (uint32_t i = 0; i < config->count; i++)
 		about.value[i] = config->knob[i].value;
-	hash = XXH3_64bits(&about, sizeof(about)) & ~UINT64_C(1);
+	hash = XXH3_64bits(&about, sizeof(about));
+	for (uint32_t i = 0; i < config->count; i++) {
+		const char *word = config->knob[i].word;
+
+		if (word[0] != '\0')
+			hash = XXH3_64bits_withSeed(word, strlen(word), hash + i);
+	}
+	hash &= ~UINT64_C(1);
 	place = &target->kernel->tried[hash / 2 % DEVICE_TRIED];
 	if ((*place & ~UINT64_C(1)) != hash || *place == 0)
 		*place = hash | target_tries(target, config);
@@ -138,28 +145,33 @@ static bool look_near(void *data, uint64_t scale, const struct store_answer *kno
 {
 	struct near_search *search = data;
 	const struct target *target = search->target;
-	struct ft_problem here = target->problem;
-	struct store_winner winner = known->winner;
+	struct ft_problem here;
 	struct ft_config config;
+	bool serves = false;
 
-	/* The key has only a hash: the problem must be the same but for the scale field. */
+	/* The key has only a hash: the problem must be the same but for the scale. */
+	ft_problem_copy(&here, &target->problem);
 	if (ft_problem_set_number(&here, target->kernel->schema.scale, (int64_t)scale, NULL) != 0 ||
 	        !ft_problem_equal(&here, &known->problem))
 		return true;
-	if (lookup_serves(target, &winner)) {
-		if (tries_here(target, &winner.config)) {
-			take_winner(target->kernel, &winner, search->answer);
+	if (current(target, &known->winner)) {
+		ft_config_copy(&config, &known->winner.config);
+		serves = target_takes(target, &config, NULL);
+	}
+	if (serves) {
+		if (tries_here(target, &config)) {
+			take_winner(target->kernel, &known->winner, search->answer);
 			search->found = true;
 		}
 	} else if (known->import.set) {
-		config = known->import.config;
+		ft_config_copy(&config, &known->import.config);
 		if (target_takes(target, &config, NULL) && tries_here(target, &config)) {
-			search->answer->config = config;
 			search->answer->tuned_at_ns = known->import.at_ns;
 			search->found = true;
 		}
 	}
 	if (search->found) {
+		ft_config_copy(&search->answer->config, &config);
 		search->answer->tuned_scale = scale;
 		/* Times were measured at another size: they say nothing of this one. */
 		search->answer->time_ns = 0;
@@ -187,10 +199,10 @@ static int answer_nearest(struct store *store, const struct target *target, uint
 int lookup_without_store(struct store *store, const struct target *target, struct ft_answer *answer,
         enum lookup_source *source, struct ft_error *error)
 {
-	memset(answer, 0, sizeof(*answer));
+	ft_clear(&ft_answer_message, answer);
 	memcpy(answer->kernel, target->kernel->schema.kernel, sizeof(answer->kernel));
 	memcpy(answer->device, target->device->shown.id, sizeof(answer->device));
-	answer->problem = target->problem;
+	ft_problem_copy(&answer->problem, &target->problem);
 	answer->generation = store_generation(store);
 	answer->revision = target->kernel->schema.revision;
 	*source = LOOKUP_DEFAULT;
@@ -226,10 +238,10 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 	bool near = false;
 	int found = 0;
 
-	memset(answer, 0, sizeof(*answer));
+	ft_clear(&ft_answer_message, answer);
 	memcpy(answer->kernel, target->kernel->schema.kernel, sizeof(answer->kernel));
 	memcpy(answer->device, target->device->shown.id, sizeof(answer->device));
-	answer->problem = target->problem;
+	ft_problem_copy(&answer->problem, &target->problem);
 	answer->generation = generation != 0 ? generation : store_generation(store);
 	if (target->kernel->id == 0 || target->device->key == 0) {
 		reason = target->device->state == DEVICE_PROBING ? "probing" : "no device";
@@ -242,7 +254,7 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 	if (found < 0)
 		return -1;
 	if (found > 0 && known.pin.set) {
-		answer->config = known.pin.config;
+		ft_config_copy(&answer->config, &known.pin.config);
 		if (target_takes(target, &answer->config, NULL)) {
 			*source = LOOKUP_PINNED;
 			answer->tuned_at_ns = known.pin.at_ns;
@@ -261,7 +273,7 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 	else if (found > 0 && known.winner.set)
 		reason = "stale: tuned under another compiler, driver or kernel source";
 	if (found > 0 && known.import.set) {
-		answer->config = known.import.config;
+		ft_config_copy(&answer->config, &known.import.config);
 		if (target_takes(target, &answer->config, NULL)) {
 			*source = LOOKUP_IMPORTED;
 			answer->time_ns = (known.import.time_ps + 500) / 1000;

@@ -15,7 +15,7 @@ struct miss {
 	uint32_t serial;            /* of this use of the place; near what is written with each lookup */
 	uint16_t length;
 	struct store_key key;
-	char kernel[FT_NAME_SIZE];
+	char kernel[FT_KERNEL_SIZE];
 	char device[FT_DEVICE_ID_SIZE];
 	uint8_t problem[MISS_PROBLEM_SIZE]; /* MessagePack */
 };

@@ -37,7 +37,7 @@ int target_default(const struct target *target, struct ft_config *config, struct
 	if (target->kernel->fallback.count == 0)
 		return ft_fail(error, FT_E_UNAVAILABLE, "kernel %s has no default: tune it first",
 		        target->kernel->schema.kernel);
-	*config = target->kernel->fallback;
+	ft_config_copy(config, &target->kernel->fallback);
 	return 0;
 }
 
@@ -51,7 +51,7 @@ bool target_takes(const struct target *target, struct ft_config *config, struct 
 	        target->kernel->built_in->check_config(
 	                &target->problem, &target->device->traits, &ordered, error) != 0)
 		return false;
-	*config = ordered;
+	ft_config_copy(config, &ordered);
 	return true;
 }
 

@@ -72,7 +72,7 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 {
 	struct devices *devices = slot->devices;
 	struct device_kernel *kernel = &device->kernel[device->kernel_count];
-	char target[FT_IDENTITY_SIZE + FT_NAME_SIZE + 2];
+	char target[FT_IDENTITY_SIZE + FT_KERNEL_SIZE + 2];
 
 	if (device->kernel_count == DEVICE_KERNELS_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE, "more than %d kernels", DEVICE_KERNELS_MAX);

@@ -22,7 +22,7 @@ struct backoff {
 
 struct candidate {
 	struct store_key key; /* of today's devices; all zero in one that was read */
-	char kernel[FT_NAME_SIZE];
+	char kernel[FT_KERNEL_SIZE];
 	char device[FT_DEVICE_ID_SIZE];
 	struct ft_problem problem;
 	enum candidate_cause cause;

@@ -212,7 +212,7 @@ bool sweep_try_extended(struct sweep *sweep, const struct ft_decision *decision)
 static bool same_values(const struct ft_config *a, const struct ft_config *b)
 {
 	for (uint32_t i = 0; i < a->count; i++) {
-		if (a->knob[i].value != b->knob[i].value)
+		if (!ft_knob_same(&a->knob[i], &b->knob[i]))
 			return false;
 	}
 	return true;

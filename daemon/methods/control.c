@@ -118,7 +118,7 @@ static void change_answer(struct control *control, struct session *session,
 
 	if (ft_decode(&ft_change_request_message, envelope->body, &request, &error) != 0)
 		goto fail;
-	if ((request.config.count > 0) != (change == CHANGE_PIN)) {
+	if (!ft_config_empty(&request.config) != (change == CHANGE_PIN)) {
 		(void)ft_fail_field(&error, FT_E_BAD_REQUEST, "config",
 		        change == CHANGE_PIN ? "missing" : "given",
 		        change == CHANGE_PIN ? "given" : "left out");

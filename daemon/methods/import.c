@@ -172,8 +172,8 @@ static int check_texts(const struct ft_row *row, struct ft_error *error)
 
 	if (check_text("device", row->device, FT_IDENTITY_SIZE, signs, error) != 0)
 		return -1;
-	if (row->config.count == 0) {
-		if (row->pin.count == 0)
+	if (ft_config_empty(&row->config)) {
+		if (ft_config_empty(&row->pin))
 			return ft_fail_field(
 			        error, FT_E_BAD_REQUEST, "config", "missing", "given, or else a pin");
 		if (row->identity[0] != '\0' || row->origin[0] != '\0' || row->time_ps != 0 ||
@@ -185,7 +185,7 @@ static int check_texts(const struct ft_row *row, struct ft_error *error)
 	        check_text("origin", row->origin, sizeof(row->origin), "._:-", error) != 0) {
 		return -1;
 	}
-	if (row->pin.count == 0 && row->pinned_at_ns != 0)
+	if (ft_config_empty(&row->pin) && row->pinned_at_ns != 0)
 		return ft_fail_field(error, FT_E_BAD_REQUEST, "pin", "missing", "given, since it has a date");
 	if (row->time_ps != 0 && row->time_ps < FT_SAMPLE_LEAST_PS)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "time_ps", "less than any launch takes",
@@ -298,7 +298,7 @@ static int check_config(
 	struct ft_config ordered;
 	struct ft_error why;
 
-	if (config->count == 0)
+	if (ft_config_empty(config))
 		return 0;
 	if (in->kernel == NULL) {
 		if (check_foreign_config(in, config, &ordered, error) != 0)
@@ -333,7 +333,7 @@ static int add_slots(struct transfer *transfer, struct store_batch *batch, const
 	struct store_import *import = calloc(1, sizeof(*import));
 	int failed = import == NULL ? -1 : 0;
 
-	if (failed == 0 && row->config.count > 0) {
+	if (failed == 0 && !ft_config_empty(&row->config)) {
 		import->set = true;
 		import->config = row->config;
 		import->time_ps = row->time_ps;
@@ -345,7 +345,7 @@ static int add_slots(struct transfer *transfer, struct store_batch *batch, const
 		(void)snprintf(import->identity, sizeof(import->identity), "%s", row->identity);
 		failed = store_batch_import(batch, key, &in->whole, import);
 	}
-	if (failed == 0 && row->pin.count > 0) {
+	if (failed == 0 && !ft_config_empty(&row->pin)) {
 		struct store_pin pin = {
 		        .set = true, .config = row->pin, .user = transfer->user, .at_ns = row->pinned_at_ns};
 
@@ -391,7 +391,7 @@ static int take_row(struct incoming *in, struct ft_view view, struct ft_error *e
 	in->usable = true;
 	if (ft_decode(&ft_row_message, view, &in->row, error) != 0)
 		return -1;
-	if (!ft_name_valid(in->row.kernel))
+	if (!ft_kernel_name_valid(in->row.kernel))
 		return ft_fail_field(error, FT_E_BAD_VALUE, "kernel", in->row.kernel, "a kernel's name");
 	if (check_texts(&in->row, error) != 0)
 		return -1;
@@ -406,7 +406,7 @@ static int take_row(struct incoming *in, struct ft_view view, struct ft_error *e
 	if (check_problem(in, error) != 0 || check_config(in, "config", &in->row.config, error) != 0 ||
 	        check_config(in, "pin", &in->row.pin, error) != 0)
 		return -1;
-	if (in->kernel != NULL && in->note.field[0] == '\0' && in->row.config.count > 0 &&
+	if (in->kernel != NULL && in->note.field[0] == '\0' && !ft_config_empty(&in->row.config) &&
 	        strcmp(in->row.identity, in->kernel->identity_text) != 0)
 		say(in, "identity", true, "measured under another compiler, driver or kernel source");
 	transfer->usable += in->usable;

@@ -95,7 +95,7 @@ bool record_same_meta(const struct record_meta *a, const struct record_meta *b)
 	        a->history == b->history && a->next_job == b->next_job && a->identities == b->identities;
 }
 
-/* ---- problems and configs: flat lists of name and value ---- */
+/* ---- problems and configs: flat lists of name and value; a config that is a document is a text ---- */
 
 void record_write_problem(struct ft_writer *writer, const struct ft_problem *problem)
 {
@@ -176,7 +176,7 @@ static bool read_problem(struct ft_cursor *cursor, struct ft_problem *problem)
 
 		if (!take_text(cursor, field->name, sizeof(field->name)) || cursor->at == cursor->end)
 			return false;
-		field->is_text = (*cursor->at & 0xe0) == 0xa0;
+		field->is_text = (*cursor->at & 0xe0) == 0xa0 || *cursor->at == 0xd9;
 		field->number = 0;
 		field->text[0] = '\0';
 		if (field->is_text ? !take_text(cursor, field->text, sizeof(field->text))
@@ -186,26 +186,56 @@ static bool read_problem(struct ft_cursor *cursor, struct ft_problem *problem)
 	return true;
 }
 
+static void write_knob(struct ft_writer *writer, const struct ft_knob_value *knob)
+{
+	if (knob->word[0] != '\0')
+		ft_write_text(writer, knob->word);
+	else
+		ft_write_int(writer, knob->value);
+}
+
+static inline bool read_knob(struct ft_cursor *cursor, struct ft_knob_value *knob)
+{
+	knob->value = 0;
+	knob->word[0] = '\0';
+	return cursor->at != cursor->end && (*cursor->at & 0xe0) == 0xa0
+	        ? take_text(cursor, knob->word, sizeof(knob->word))
+	        : take_int(cursor, &knob->value);
+}
+
 static void write_config(struct ft_writer *writer, const struct ft_config *config)
 {
+	if (config->document_length > 0) {
+		ft_write_text_n(writer, config->document, config->document_length);
+		return;
+	}
 	ft_write_array(writer, 2 * config->count);
 	for (uint32_t i = 0; i < config->count; i++) {
 		ft_write_text(writer, config->knob[i].name);
-		ft_write_int(writer, config->knob[i].value);
+		write_knob(writer, &config->knob[i]);
 	}
 }
 
 static bool read_config(struct ft_cursor *cursor, struct ft_config *config)
 {
 	uint32_t elements;
+	size_t length;
 
+	ft_config_clear(config);
+	if (ft_peek(cursor) == FT_KIND_TEXT) {
+		if (!ft_read_text(cursor, &config->document, &length) || length == 0 ||
+		        length > FT_DOCUMENT_MAX)
+			return false;
+		config->document_length = (uint32_t)length;
+		return true;
+	}
 	if (!take_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
 		return false;
 	config->count = elements / 2;
 	for (uint32_t i = 0; i < config->count; i++) {
 		struct ft_knob_value *knob = &config->knob[i];
 
-		if (!take_text(cursor, knob->name, sizeof(knob->name)) || !take_int(cursor, &knob->value))
+		if (!take_text(cursor, knob->name, sizeof(knob->name)) || !read_knob(cursor, knob))
 			return false;
 	}
 	return true;
@@ -497,7 +527,7 @@ static void write_trial(
 	for (uint32_t k = 0; k < trial->config.count; k++) {
 		ft_write_uint(
 		        writer, names->in_order ? k : find_knob_name(names, trial->config.knob[k].name, k));
-		ft_write_int(writer, trial->config.knob[k].value);
+		write_knob(writer, &trial->config.knob[k]);
 	}
 	ft_write_uint(writer, trial->status);
 	ft_write_uint(
@@ -566,12 +596,12 @@ static bool read_indexed_config(
 
 	if (!ft_read_array(cursor, &elements) || elements % 2 != 0 || elements / 2 > FT_KNOBS_MAX)
 		return false;
+	ft_config_clear(config);
 	config->count = elements / 2;
 	for (uint32_t k = 0; k < config->count; k++) {
 		uint32_t at;
 
-		if (!read_u32(cursor, &at) || at >= names->count ||
-		        !ft_read_int(cursor, &config->knob[k].value))
+		if (!read_u32(cursor, &at) || at >= names->count || !read_knob(cursor, &config->knob[k]))
 			return false;
 		memcpy(config->knob[k].name, names->name[at], FT_NAME_SIZE);
 	}

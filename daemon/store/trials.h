@@ -32,7 +32,7 @@ struct trial {
 };
 
 struct trials {
-	char kernel[FT_NAME_SIZE];
+	char kernel[FT_KERNEL_SIZE];
 	struct ft_problem problem; /* whole */
 	uint64_t seed;
 	uint32_t rounds;        /* measured so far, over all starts */

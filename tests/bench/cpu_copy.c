@@ -273,7 +273,7 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 5 ? argv[5] : "rmsnorm";
 	const struct ft_kernel *kernel = ft_kernel_find(name);
-	struct ft_problem given = {0};
+	static struct ft_problem given; /* large for a stack */
 	struct ft_traits traits;
 	struct ft_error error = {0};
 	struct bench bench = {0};

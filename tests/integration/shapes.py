@@ -19,7 +19,9 @@ PLAIN = {
     "bool": lambda value: isinstance(value, bool),
     "date": lambda value: isinstance(value, str) and DATE.fullmatch(value),
     "problem": lambda value: isinstance(value, dict) and value and all(type(one) in (int, str) for one in value.values()),
-    "config": lambda value: isinstance(value, dict) and value and all(type(one) is int for one in value.values()),
+    "value": lambda value: type(value) in (int, str),
+    "config": lambda value: isinstance(value, dict) and value and all(type(one) in (int, str) for one in value.values())
+              or isinstance(value, str) and value,
 }
 
 

@@ -77,6 +77,7 @@ static void problems_want_all_that_makes_them(void **state)
 	NOT_MADE("shape", flytune_problem_rmsnorm(NULL, &error));
 	assert_null(flytune_problem_kernel(NULL));
 	assert_int_equal(flytune_problem_field(NULL, 0, &field), 0);
+	assert_null(flytune_answer_word(NULL, "layout"));
 	assert_int_equal(flytune_problem_field(problem, 0, NULL), 0);
 	flytune_problem_free(problem);
 	flytune_problem_free(NULL);
@@ -198,7 +199,7 @@ static void trials_and_code_want_a_problem_and_a_place(void **state)
 
 static void changes_want_a_client_and_what_to_change(void **state)
 {
-	const struct flytune_knob knob = {"BLOCK_THREADS", 256};
+	const struct flytune_knob knob = {"BLOCK_THREADS", NULL, 256};
 	flytune_client *client = fresh_client();
 	flytune_problem *problem = rmsnorm(64);
 

@@ -85,7 +85,7 @@ static void order_and_defaults_make_no_other_problem(void **state)
 	(void)state;
 	assert_true(problem_equal(a, b));
 	assert_false(problem_equal(a, c));
-	assert_true(a->admitted);
+	assert_true(a->about->admitted);
 	flytune_problem_free(a);
 	flytune_problem_free(b);
 	flytune_problem_free(c);
@@ -141,8 +141,8 @@ static void a_problem_that_the_kernel_refuses_knows_why(void **state)
 	shape.dtype = "bf16";
 	problem = flytune_problem_rmsnorm(&shape, NULL);
 	assert_non_null(problem);
-	assert_false(problem->admitted);
-	assert_string_equal(problem->refusal.field, "m");
+	assert_false(problem->about->admitted);
+	assert_string_equal(problem->about->refusal.field, "m");
 	flytune_problem_free(problem);
 }
 

@@ -65,9 +65,9 @@ static void a_knob_without_effect_is_told_by_its_code(void **state)
 	assert_int_equal(effect.pairs, 2);
 	assert_int_equal(effect.same_pairs, 0);
 	assert_int_equal(effect.value_count, 2);
-	assert_int_equal(effect.value[0], 128);
-	assert_int_equal(effect.winner_value, 128);
-	assert_int_equal(effect.default_value, 256);
+	assert_int_equal(effect.value[0].value, 128);
+	assert_int_equal(effect.winner_knob.value, 128);
+	assert_int_equal(effect.default_knob.value, 256);
 	assert_true(effect.timed);
 	assert_true(effect.loss == 0.25);
 	assert_true(effect.loss_least == 0.125);

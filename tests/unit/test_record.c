@@ -163,6 +163,8 @@ static struct trials *full_trials(uint32_t count)
 		ft_config_set(&trial->config, "BLOCK_THREADS", 64 + i, NULL);
 		if (i % 2 == 1)
 			ft_config_set(&trial->config, "late", -(int64_t)i, NULL);
+		else if (i % 4 == 0)
+			ft_config_set_word(&trial->config, "layout", i % 8 == 0 ? "rows" : "columns", NULL);
 		trial->status = (enum trial_status)(i % 6);
 		trial->verified = i % 2 == 0;
 		trial->dropped = i % 3 == 0;
@@ -182,6 +184,50 @@ static struct trials *full_trials(uint32_t count)
 			                                               : (uint64_t)round << (round % 60);
 	}
 	return trials;
+}
+
+static void an_import_comes_back_with_its_words_or_its_document(void **state)
+{
+	static struct store_answer back;
+	static char text[FT_DOCUMENT_MAX];
+	static const char longest[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	                              "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+	(void)state;
+	memset(text, '1', sizeof(text));
+	for (int document = 0; document < 2; document++) {
+		struct store_import import = {.set = true, .origin = "here", .identity = "there", .at_ns = 5};
+		struct ft_problem problem = {.count = 0};
+		struct ft_writer part[2], value;
+
+		if (document) {
+			import.config = (struct ft_config){.document = text, .document_length = sizeof(text)};
+		} else {
+			ft_config_set(&import.config, "split", -1, NULL);
+			ft_config_set_word(&import.config, "layout", "rows", NULL);
+		}
+		assert_int_equal(ft_problem_set_text(&problem, "label", longest, NULL), 0);
+		for (int i = 0; i < 2; i++)
+			ft_writer_init_growing(&part[i], 1 << 16);
+		ft_writer_init_growing(&value, 1 << 16);
+		record_write_problem(&part[0], &problem);
+		record_write_import(&part[1], &import);
+		record_write_answer(&value,
+		        &(struct record_answer){.generation = 7,
+		                .problem = {part[0].data, part[0].length},
+		                .pin = {(const uint8_t *)"\xc0", 1},
+		                .winner = {(const uint8_t *)"\xc0", 1},
+		                .import = {part[1].data, part[1].length}});
+		assert_true(record_read_answer((struct ft_view){value.data, value.length}, &back));
+		assert_true(ft_problem_equal(&back.problem, &problem));
+		assert_true(back.import.set && ft_config_equal(&back.import.config, &import.config));
+		assert_int_equal(back.import.at_ns, 5);
+		for (size_t length = 0; length < value.length; length++)
+			assert_false(record_read_answer((struct ft_view){value.data, length}, &back));
+		ft_writer_free(&value);
+		for (int i = 0; i < 2; i++)
+			ft_writer_free(&part[i]);
+	}
 }
 
 static void trials_come_back_whole(void **state)
@@ -356,6 +402,7 @@ int main(void)
 	        cmocka_unit_test(the_layout_of_a_key_is_as_documented),
 	        cmocka_unit_test(any_flipped_bit_or_wrong_place_shows),
 	        cmocka_unit_test(meta_comes_back_and_a_newer_one_gives_its_format_away),
+	        cmocka_unit_test(an_import_comes_back_with_its_words_or_its_document),
 	        cmocka_unit_test(trials_come_back_whole),
 	        cmocka_unit_test(a_usual_set_of_trials_is_small),
 	        cmocka_unit_test(a_body_that_makes_no_sense_is_refused),

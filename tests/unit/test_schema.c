@@ -319,6 +319,42 @@ static void configs_are_ordered_and_checked_by_knob(void **state)
 	assert_int_equal(ft_schema_check_config(&other, &given, &ordered, &error), -1);
 }
 
+/* `other` with a knob of words besides. */
+static struct ft_schema worded(void)
+{
+	struct ft_schema schema = other;
+
+	schema.knob[schema.knob_count++] = (struct ft_knob_def){
+	        .name = "layout", .count = 2, .is_word = true, .word = {"rows", "columns"}};
+	return schema;
+}
+
+static void words_are_checked_as_integers_are(void **state)
+{
+	static struct ft_schema schema;
+	struct ft_config given = config_of("layout=columns,TILE=16,pad=0"), ordered;
+	struct ft_error error = {.code = ""};
+	char text[FT_CONFIG_TEXT_SIZE];
+
+	(void)state;
+	schema = worded();
+	assert_int_equal(ft_schema_check_config(&schema, &given, &ordered, &error), 0);
+	ft_config_format(&ordered, ' ', text, sizeof text);
+	assert_string_equal(text, "TILE=16 pad=0 layout=columns");
+	given = config_of("layout=tiles,TILE=16,pad=0");
+	assert_int_equal(ft_schema_check_config(&schema, &given, &ordered, &error), -1);
+	assert_string_equal(error.message, "layout is tiles; it must be rows or columns");
+	given = config_of("layout=0,TILE=16,pad=0");
+	assert_int_equal(ft_schema_check_config(&schema, &given, &ordered, &error), -1);
+	assert_string_equal(error.field, "layout");
+	given = config_of("layout=rows,TILE=x,pad=0");
+	assert_int_equal(ft_schema_check_config(&schema, &given, &ordered, &error), -1);
+	assert_string_equal(error.message, "TILE is x; it must be 16, 32 or -64");
+	given = (struct ft_config){.document = "{}", .document_length = 2};
+	assert_int_equal(ft_schema_check_config(&schema, &given, &ordered, &error), -1);
+	assert_string_equal(error.field, "config");
+}
+
 /* ---- over the wire ---- */
 
 static uint8_t room[65536];
@@ -342,10 +378,12 @@ static int travel(const struct ft_schema *schema, struct ft_schema *back, struct
 
 static void a_schema_comes_back_from_the_wire_as_it_was(void **state)
 {
-	const struct ft_schema *all[] = {
-	        &other, ft_kernel_find("rmsnorm")->schema("cpu"), ft_kernel_find("rmsnorm")->schema("hip")};
+	static struct ft_schema words;
+	const struct ft_schema *all[] = {&words, &other, ft_kernel_find("rmsnorm")->schema("cpu"),
+	        ft_kernel_find("rmsnorm")->schema("hip")};
 
 	(void)state;
+	words = worded();
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
 		static struct ft_schema back;
 		struct ft_error error = {.code = ""};
@@ -376,7 +414,9 @@ static void a_schema_comes_back_from_the_wire_as_it_was(void **state)
 
 			assert_string_equal(a->name, b->name);
 			assert_int_equal(a->count, b->count);
+			assert_int_equal(a->is_word, b->is_word);
 			assert_memory_equal(a->value, b->value, sizeof a->value);
+			assert_memory_equal(a->word, b->word, sizeof a->word);
 			assert_int_equal(a->changes_bits, b->changes_bits);
 			assert_string_equal(a->help, b->help);
 		}
@@ -413,6 +453,8 @@ static void a_schema_that_contradicts_itself_is_refused(void **state)
 	REFUSED(memcpy(bad.kernel, "a b", 4));
 	REFUSED(bad.knob[0].count = 0);
 	REFUSED(bad.knob[0].value[1] = 16);
+	REFUSED((bad = worded(), memcpy(bad.knob[2].word[1], "rows", 5)));
+	REFUSED((bad = worded(), memcpy(bad.knob[2].word[1], "a b", 4)));
 	REFUSED(memcpy(bad.knob[1].name, "TILE", 5));
 	REFUSED(memcpy(bad.knob[1].name, "a-b", 4));
 #undef REFUSED
@@ -518,6 +560,7 @@ int main(void)
 	        cmocka_unit_test(keys_of_released_problems_never_change),
 	        cmocka_unit_test(an_explicit_default_has_the_key_of_an_absent_one),
 	        cmocka_unit_test(configs_are_ordered_and_checked_by_knob),
+	        cmocka_unit_test(words_are_checked_as_integers_are),
 	        cmocka_unit_test(a_schema_comes_back_from_the_wire_as_it_was),
 	        cmocka_unit_test(a_schema_that_contradicts_itself_is_refused),
 	        cmocka_unit_test(damaged_schemas_are_read_without_a_crash),

@@ -45,7 +45,8 @@ static void a_problem_refuses_what_it_cannot_hold(void **state)
 	assert_string_equal(error.code, FT_E_BAD_VALUE);
 	assert_string_equal(error.value, "a b");
 	static const char *const bad[] = {"", "a b", "a=b", "$(x)", "\"", "../x", "-include x", "a,b",
-	        "abcdefghijklmnopqrstuvwxyz012345"};
+	        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef+"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(ft_problem_set_text(&problem, "dtype", bad[i], &error), -1);
 		assert_string_equal(error.field, "dtype");
@@ -108,7 +109,9 @@ static void the_largest_config_fits_its_text(void **state)
 	for (int i = 0; i < FT_KNOBS_MAX; i++) {
 		char name[FT_NAME_SIZE];
 		snprintf(name, sizeof(name), "abcdefghijklmnopqrstuvwxyz012%02d", i);
-		assert_int_equal(ft_config_set(&config, name, INT64_MIN, NULL), 0);
+		assert_int_equal(i % 2 == 0 ? ft_config_set(&config, name, INT64_MIN, NULL)
+		                            : ft_config_set_word(&config, name, name, NULL),
+		        0);
 	}
 	assert_int_equal(ft_config_set(&config, "more", 1, NULL), -1);
 	char text[FT_CONFIG_TEXT_SIZE];
@@ -117,6 +120,63 @@ static void the_largest_config_fits_its_text(void **state)
 	assert_int_equal(ft_config_parse(text, &parsed, NULL), 0);
 	assert_true(ft_config_equal(&config, &parsed));
 	assert_memory_equal(&config, &parsed, sizeof(config));
+}
+
+static void a_knob_is_an_integer_or_a_word(void **state)
+{
+	(void)state;
+	struct ft_config config;
+	struct ft_config other;
+	struct ft_error error;
+	char text[FT_CONFIG_TEXT_SIZE];
+	assert_int_equal(ft_config_parse("layout=rows,split=4", &config, NULL), 0);
+	assert_string_equal(ft_config_find(&config, "layout")->word, "rows");
+	assert_string_equal(ft_config_find(&config, "split")->word, "");
+	ft_config_format(&config, ' ', text, sizeof(text));
+	assert_string_equal(text, "layout=rows split=4");
+	ft_config_copy(&other, &config);
+	assert_true(ft_config_equal(&config, &other));
+	assert_int_equal(ft_config_set_word(&other, "layout", "columns", NULL), 0);
+	assert_false(ft_config_equal(&config, &other));
+	assert_int_equal(ft_config_set(&other, "layout", 0, NULL), 0);
+	assert_false(ft_config_equal(&config, &other));
+	static const char *const bad[] = {
+	        "", "4k", "-x", "+1", "_x", "a/b", "a b", "abcdefghijklmnopqrstuvwxyz012345"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(ft_config_set_word(&other, "layout", bad[i], &error), -1);
+		assert_string_equal(error.field, "layout");
+	}
+}
+
+static void a_document_is_equal_to_itself_alone(void **state)
+{
+	(void)state;
+	struct ft_config knobs = {.count = 0};
+	struct ft_config one = {.document = "{\"a\": 1}", .document_length = 8};
+	struct ft_config other = {.document = "{\"a\": 2}", .document_length = 8};
+	struct ft_config copied;
+	char text[FT_CONFIG_TEXT_SIZE];
+	ft_config_copy(&copied, &one);
+	assert_true(ft_config_equal(&one, &copied));
+	assert_false(ft_config_equal(&one, &other));
+	assert_false(ft_config_equal(&one, &knobs));
+	assert_false(ft_config_empty(&one));
+	assert_true(ft_config_empty(&knobs));
+	assert_int_equal(ft_config_format(&one, ' ', text, sizeof(text)), 8);
+	assert_string_equal(text, "{\"a\": 1}");
+}
+
+static void kernels_of_others_have_a_dot_or_a_slash(void **state)
+{
+	(void)state;
+	static const char *const good[] = {"rmsnorm", "triton.attention", "vllm/fused_moe-v2", "_x"};
+	static const char *const bad[] = {"", "1x", "a b", ".x", "/x", "-x", "a:b",
+	        "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz012345678901"};
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_true(ft_kernel_name_valid(good[i]));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(ft_kernel_name_valid(bad[i]));
+	assert_false(ft_name_valid("triton.attention"));
 }
 
 static void configs_are_read_as_they_are_written(void **state)
@@ -140,10 +200,10 @@ static void configs_are_read_as_they_are_written(void **state)
 	assert_int_equal(config.count, 0);
 }
 
-static void a_config_that_is_no_list_of_integers_is_refused_by_name(void **state)
+static void a_config_that_is_no_list_of_values_is_refused_by_name(void **state)
 {
 	(void)state;
-	static const char *const bad[][2] = {{"a", "config"}, {"a=", "a"}, {"a=x", "a"}, {"a=1x", "a"},
+	static const char *const bad[][2] = {{"a", "config"}, {"a=", "a"}, {"a=_x", "a"}, {"a=1x", "a"},
 	        {"a=+1", "a"}, {"a=1=2", "a"}, {"a=99999999999999999999", "a"}, {"a=1,a=2", "a"},
 	        {"a=0x10", "a"}, {"=1", "name"}, {"1a=1", "name"}, {"a=1.5", "a"}, {"a;b=1", "name"},
 	        {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=1",
@@ -166,8 +226,11 @@ int main(void)
 	        cmocka_unit_test(problems_are_equal_whatever_the_order),
 	        cmocka_unit_test(a_problem_formats_as_people_write_it),
 	        cmocka_unit_test(the_largest_config_fits_its_text),
+	        cmocka_unit_test(a_knob_is_an_integer_or_a_word),
+	        cmocka_unit_test(a_document_is_equal_to_itself_alone),
+	        cmocka_unit_test(kernels_of_others_have_a_dot_or_a_slash),
 	        cmocka_unit_test(configs_are_read_as_they_are_written),
-	        cmocka_unit_test(a_config_that_is_no_list_of_integers_is_refused_by_name),
+	        cmocka_unit_test(a_config_that_is_no_list_of_values_is_refused_by_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,11 +215,12 @@ static void print_others(const struct story *story)
 static void print_values(const struct flytune_effect *effect)
 {
 	const char *separator = "";
+	char text[FORMAT_SIZE];
 
 	for (uint32_t v = 0; v < effect->value_count; v++) {
 		if (effect->ratio[v] == 0)
 			continue;
-		printf("%s%" PRId64 " +%.1f %%", separator, effect->value[v],
+		printf("%s%s +%.1f %%", separator, format_knob(&effect->value[v], text),
 		        (effect->ratio[v] - 1) * 100 > 0.05 ? (effect->ratio[v] - 1) * 100 : 0);
 		separator = ", ";
 	}
@@ -228,6 +229,7 @@ static void print_values(const struct flytune_effect *effect)
 static void print_effect(const struct story *story, const struct flytune_effect *effect)
 {
 	enum role role = role_of(story, effect);
+	char winner[FORMAT_SIZE], default_knob[FORMAT_SIZE];
 
 	printf("  %s", effect->name);
 	switch (role) {
@@ -252,9 +254,11 @@ static void print_effect(const struct story *story, const struct flytune_effect 
 	case ROLE_MATTERED:
 		printf(" mattered: the wrong value costs %.1f %% (at least %.1f %%)", effect->loss * 100,
 		        effect->loss_least * 100);
-		if (effect->winner_value != effect->default_value && effect->default_loss > story->band)
-			printf(", the default's %" PRId64 " costs %.1f %%", effect->default_value,
-			        effect->default_loss * 100);
+		if (strcmp(format_knob(&effect->winner_knob, winner),
+		            format_knob(&effect->default_knob, default_knob)) != 0 &&
+		        effect->default_loss > story->band)
+			printf(", the default's %s costs %.1f %%",
+			        format_knob(&effect->default_knob, default_knob), effect->default_loss * 100);
 		printf(": ");
 		break;
 	}
@@ -359,7 +363,7 @@ static void json_effect(struct document *json, const struct story *story, const 
 	document_array(json, "values");
 	for (uint32_t v = 0; v < effect->value_count; v++) {
 		document_object(json, NULL);
-		document_integer(json, "value", effect->value[v]);
+		json_knob(json, "value", &effect->value[v]);
 		json_percent(json, "over_best_percent", effect->ratio[v] != 0, effect->ratio[v] - 1);
 		document_end(json);
 	}

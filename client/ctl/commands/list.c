@@ -12,12 +12,13 @@
 
 /* What is shown of an answer: rows carry long texts, and there may be a million. */
 struct shown {
-	char kernel[FLYTUNE_NAME_SIZE];
+	char kernel[FLYTUNE_KERNEL_SIZE];
 	char device[FLYTUNE_DEVICE_SIZE]; /* "": one that is not on this host */
 	const char *source;
 	uint32_t field_count, knob_count;
-	struct flytune_value field[FLYTUNE_FIELDS_MAX];
-	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
+	struct flytune_value *field;
+	struct flytune_knob *knob;
+	char *document; /* of a config that is one */
 	uint64_t time_ps, default_time_ps, gain_least_ppm, at_ns;
 	int unsettled;
 };
@@ -44,11 +45,34 @@ static void find_device(const struct listing *listing, const char *identity, cha
 	}
 }
 
+static void *copy(const void *array, size_t bytes)
+{
+	void *made = malloc(bytes + 1);
+
+	return made != NULL ? memcpy(made, array, bytes) : NULL;
+}
+
+/* What varies in length. -1 when out of memory. */
+static int copy_lists(const struct flytune_row *row, bool pinned, struct shown *shown)
+{
+	const struct flytune_knob *knob = pinned ? row->pin : row->knob;
+	const char *document = pinned ? row->pin_document : row->document;
+
+	shown->field_count = row->field_count;
+	shown->knob_count = pinned ? row->pin_count : row->knob_count;
+	shown->field = copy(row->field, row->field_count * sizeof *row->field);
+	shown->knob = copy(knob, shown->knob_count * sizeof *knob);
+	shown->document = document != NULL ? strdup(document) : NULL;
+	return shown->field == NULL || shown->knob == NULL || (document != NULL && shown->document == NULL)
+	        ? -1
+	        : 0;
+}
+
 static int add(void *data, const struct flytune_row *row)
 {
 	struct listing *listing = data;
 	struct shown *shown;
-	bool pinned = row->pin_count > 0;
+	bool pinned = row->pin_count > 0 || row->pin_document != NULL;
 
 	if (listing->kernel != NULL && strcmp(listing->kernel, row->kernel) != 0)
 		return 0;
@@ -65,10 +89,8 @@ static int add(void *data, const struct flytune_row *row)
 	memset(shown, 0, sizeof *shown);
 	snprintf(shown->kernel, sizeof shown->kernel, "%s", row->kernel);
 	find_device(listing, row->device, shown->device);
-	shown->field_count = row->field_count;
-	memcpy(shown->field, row->field, sizeof shown->field);
-	shown->knob_count = pinned ? row->pin_count : row->knob_count;
-	memcpy(shown->knob, pinned ? row->pin : row->knob, sizeof shown->knob);
+	if (copy_lists(row, pinned, shown) != 0)
+		return 1;
 	if (pinned) { /* the times are another config's */
 		shown->source = flytune_source_word(FLYTUNE_SOURCE_PINNED);
 		shown->at_ns = row->pinned_at_ns;
@@ -122,7 +144,10 @@ static void print_json(const struct listing *listing, const struct flytune_expor
 		document_text(&json, "kernel", shown->kernel);
 		json_values(&json, "problem", shown->field, shown->field_count);
 		json_text(&json, "device", shown->device);
-		json_config(&json, "config", shown->knob, shown->knob_count);
+		if (shown->document != NULL)
+			document_text(&json, "config", shown->document);
+		else
+			json_config(&json, "config", shown->knob, shown->knob_count);
 		document_text(&json, "source", shown->source);
 		json_us(&json, "time_us", shown->time_ps);
 		json_us(&json, "default_time_us", shown->default_time_ps);
@@ -152,7 +177,9 @@ static void print_table(const struct listing *listing)
 		table_add(&table, "%s", shown->kernel);
 		table_add(&table, "%s", format_values(shown->field, shown->field_count, text));
 		table_add(&table, "%s", shown->device[0] != '\0' ? shown->device : "another");
-		table_add(&table, "%s", format_config(shown->knob, shown->knob_count, text));
+		table_add(&table, "%s",
+		        shown->document != NULL ? shown->document
+		                                : format_config(shown->knob, shown->knob_count, text));
 		table_add(&table, "%s", format_time(shown->time_ps, time));
 		table_add(&table, "%s",
 		        format_gain(shown->time_ps, shown->default_time_ps, shown->gain_least_ppm,
@@ -224,6 +251,11 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		return stray_word(&command_list, words[count - 1]);
 	status = list(ctl, &listing);
 	flytune_device_list_free(listing.devices);
+	for (size_t i = 0; i < listing.count; i++) {
+		free(listing.shown[i].field);
+		free(listing.shown[i].knob);
+		free(listing.shown[i].document);
+	}
 	free(listing.shown);
 	return status;
 }

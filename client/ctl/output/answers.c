@@ -85,6 +85,16 @@ static void set_date(struct document *json, const char *name, uint64_t at_ns)
 		json_date(json, name, at_ns);
 }
 
+/* An object of knobs, or a text: a document. */
+static void write_config(struct document *json, const char *name, const struct flytune_knob *knob,
+        uint32_t count, const char *document)
+{
+	if (document != NULL)
+		document_text(json, name, document);
+	else
+		json_config(json, name, knob, count);
+}
+
 /* NULL when out of memory. */
 static char *row_json(const struct flytune_row *row, const char *device, const char *identity)
 {
@@ -94,8 +104,8 @@ static char *row_json(const struct flytune_row *row, const char *device, const c
 	document_text(&json, "kernel", row->kernel);
 	json_values(&json, "problem", row->field, row->field_count);
 	document_text(&json, "device", device);
-	if (row->knob_count > 0) {
-		json_config(&json, "config", row->knob, row->knob_count);
+	if (row->knob_count > 0 || row->document != NULL) {
+		write_config(&json, "config", row->knob, row->knob_count, row->document);
 		document_text(&json, "identity", identity);
 		document_text(&json, "origin", row->origin);
 		document_count(&json, "time_ps", row->time_ps);
@@ -106,8 +116,8 @@ static char *row_json(const struct flytune_row *row, const char *device, const c
 			document_bool(&json, "unsettled", true);
 		set_date(&json, "tuned_at", row->tuned_at_ns);
 	}
-	if (row->pin_count > 0) {
-		json_config(&json, "pin", row->pin, row->pin_count);
+	if (row->pin_count > 0 || row->pin_document != NULL) {
+		write_config(&json, "pin", row->pin, row->pin_count, row->pin_document);
 		set_date(&json, "pinned_at", row->pinned_at_ns);
 	}
 	document_end(&json);
@@ -121,7 +131,7 @@ int answers_add(struct answers *answers, const struct flytune_row *row)
 	char order[ORDER_SIZE];
 	struct answers_line line;
 
-	if (device != NULL && row->knob_count > 0)
+	if (device != NULL && (row->knob_count > 0 || row->document != NULL))
 		identity = keep_text(&answers->identities, row->identity);
 	if (device == NULL || identity == NULL)
 		return -1;
@@ -340,7 +350,7 @@ static bool read_name(
 }
 
 static bool read_config(const struct reading *reading, json_t *row, const char *where,
-        struct flytune_knob knob[FLYTUNE_KNOBS_MAX], uint32_t *count)
+        struct flytune_knob knob[FLYTUNE_KNOBS_MAX], uint32_t *count, const char **document)
 {
 	json_t *object = json_object_get(row, where);
 	const char *name;
@@ -350,18 +360,29 @@ static bool read_config(const struct reading *reading, json_t *row, const char *
 	*count = 0;
 	if (object == NULL)
 		return true;
+	if (json_is_string(object)) {
+		if (json_string_length(object) == 0 || json_string_length(object) >= FLYTUNE_DOCUMENT_SIZE)
+			return refuse(
+			        reading, where, "a text of another length", "a document of 1 to 4096 bytes");
+		*document = json_string_value(object);
+		return true;
+	}
 	if (!json_is_object(object) || json_object_size(object) == 0)
 		return refuse(reading, where, json_is_object(object) ? "empty" : kind_of(object),
-		        "an object of integers");
+		        "an object of integers and words, or a text: a document");
 	json_object_foreach(object, name, value)
 	{
 		if (*count == FLYTUNE_KNOBS_MAX)
-			return refuse(reading, where, "longer", "an object of at most 16 integers");
+			return refuse(reading, where, "longer", "an object of at most 16 integers and words");
 		snprintf(field, sizeof field, "%s.%.40s", where, name);
-		if (!json_is_integer(value))
-			return refuse(reading, field, kind_of(value), "an integer");
+		if (!json_is_integer(value) &&
+		        (!json_is_string(value) ||
+		                !ft_word_valid_n(json_string_value(value), json_string_length(value))))
+			return refuse(
+			        reading, field, kind_of(value), "an integer, or a word of at most 31 bytes");
 		if (!read_name(reading, where, name, knob[*count].name, sizeof knob[*count].name))
 			return false;
+		knob[*count].word = json_string_value(value); /* NULL of an integer */
 		knob[(*count)++].value = json_integer_value(value);
 	}
 	return true;
@@ -381,7 +402,7 @@ static bool read_problem(const struct reading *reading, json_t *row, struct flyt
 		struct flytune_value *shown = &read->field[read->field_count];
 
 		if (read->field_count == FLYTUNE_FIELDS_MAX)
-			return refuse(reading, "problem", "longer", "an object of at most 16 members");
+			return refuse(reading, "problem", "longer", "an object of at most 32 members");
 		snprintf(field, sizeof field, "problem.%.40s", name);
 		if (!read_name(reading, "problem", name, shown->name, sizeof shown->name))
 			return false;
@@ -393,7 +414,7 @@ static bool read_problem(const struct reading *reading, json_t *row, struct flyt
 		        json_string_length(value) >= sizeof shown->text) {
 			return refuse(reading, field,
 			        json_string_length(value) == 0 ? "empty" : "a text that is too long",
-			        "a text of 1 to 31 bytes");
+			        "a text of 1 to 128 bytes");
 		} else {
 			memcpy(shown->text, json_string_value(value), json_string_length(value) + 1);
 		}
@@ -441,14 +462,15 @@ static bool read_row(const struct reading *reading, json_t *row, struct flytune_
 	        !read_text(reading, row, "kernel", read->kernel, sizeof read->kernel) ||
 	        !read_problem(reading, row, read) ||
 	        !read_hashed(reading, row, "device", reading->devices, read->device, sizeof read->device) ||
-	        !read_config(reading, row, "config", read->knob, &read->knob_count) ||
-	        !read_config(reading, row, "pin", read->pin, &read->pin_count) ||
+	        !read_config(reading, row, "config", read->knob, &read->knob_count, &read->document) ||
+	        !read_config(reading, row, "pin", read->pin, &read->pin_count, &read->pin_document) ||
 	        !read_date(reading, row, "tuned_at", &read->tuned_at_ns) ||
 	        !read_date(reading, row, "pinned_at", &read->pinned_at_ns))
 		return false;
-	if (read->knob_count == 0 && read->pin_count == 0)
+	if (read->knob_count == 0 && read->document == NULL && read->pin_count == 0 &&
+	        read->pin_document == NULL)
 		return refuse(reading, "config", "missing", "given, or else a pin");
-	if (read->knob_count == 0) {
+	if (read->knob_count == 0 && read->document == NULL) {
 		for (const char *const *name = names + 4; name < names + 10; name++) {
 			if (json_object_get(row, *name) != NULL)
 				return refuse(reading, *name, "given", "left out where there is no config");

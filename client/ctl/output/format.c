@@ -124,11 +124,22 @@ static void append_text(char *text, const char *name, const char *value)
 	snprintf(text + length, FORMAT_LONG_SIZE - length, "%s%s=%s", length > 0 ? " " : "", name, value);
 }
 
+const char *format_knob(const struct flytune_knob *knob, char text[FORMAT_SIZE])
+{
+	if (knob->word != NULL)
+		return knob->word;
+	snprintf(text, FORMAT_SIZE, "%" PRId64, knob->value);
+	return text;
+}
+
 const char *format_config(const struct flytune_knob *knob, uint32_t count, char text[FORMAT_LONG_SIZE])
 {
 	text[0] = '\0';
-	for (uint32_t i = 0; i < count; i++)
-		append_number(text, knob[i].name, knob[i].value);
+	for (uint32_t i = 0; i < count; i++) {
+		char number[FORMAT_SIZE];
+
+		append_text(text, knob[i].name, format_knob(&knob[i], number));
+	}
 	return text;
 }
 

@@ -4,7 +4,7 @@
 
 #include <flytune/admin.h>
 
-enum { FORMAT_SIZE = 64, FORMAT_LONG_SIZE = 1024 };
+enum { FORMAT_SIZE = 64, FORMAT_LONG_SIZE = 2048 };
 
 /* "81.2 µs"; "" for 0. */
 const char *format_time(uint64_t ps, char text[FORMAT_SIZE]);
@@ -20,6 +20,8 @@ const char *format_duration(uint64_t ns, char text[FORMAT_SIZE]);
 /* "2025-06-01T12:00:00Z"; "" for 0. */
 const char *format_date(uint64_t at_ns, char text[FORMAT_SIZE]);
 /* "BLOCK_THREADS=256 waves_per_eu=0" */
+/* A knob's value: a word as it is. */
+const char *format_knob(const struct flytune_knob *knob, char text[FORMAT_SIZE]);
 const char *format_config(const struct flytune_knob *knob, uint32_t count, char text[FORMAT_LONG_SIZE]);
 /* "m=64 n=4096 dtype=bf16" */
 const char *format_problem(const flytune_problem *problem, char text[FORMAT_LONG_SIZE]);

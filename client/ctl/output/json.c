@@ -27,11 +27,19 @@ void json_date(struct document *json, const char *name, uint64_t at_ns)
 	json_text(json, name, format_date(at_ns, text));
 }
 
+void json_knob(struct document *json, const char *name, const struct flytune_knob *knob)
+{
+	if (knob->word != NULL)
+		document_text(json, name, knob->word);
+	else
+		document_integer(json, name, knob->value);
+}
+
 void json_config(struct document *json, const char *name, const struct flytune_knob *knob, uint32_t count)
 {
 	document_object(json, name);
 	for (uint32_t i = 0; i < count; i++)
-		document_integer(json, knob[i].name, knob[i].value);
+		json_knob(json, knob[i].name, &knob[i]);
 	document_end(json);
 }
 

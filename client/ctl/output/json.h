@@ -9,6 +9,8 @@
 
 #include "client/ctl/output/document.h"
 
+/* An integer or a word. */
+void json_knob(struct document *json, const char *name, const struct flytune_knob *knob);
 void json_config(struct document *json, const char *name, const struct flytune_knob *knob, uint32_t count);
 void json_problem(struct document *json, const char *name, const flytune_problem *problem);
 void json_values(struct document *json, const char *name, const struct flytune_value *value, uint32_t count);

@@ -140,9 +140,9 @@ struct flytune_effect {
 	double default_loss; /* the same with the default's value; 0 as well if nothing with it was timed */
 	uint64_t pairs;      /* pairs of built configs that differ in this knob alone */
 	uint64_t same_pairs; /* of these, pairs whose machine code is the same */
-	int64_t winner_value, default_value;
-	uint32_t value_count; /* values that any trial has, ascending */
-	int64_t value[FLYTUNE_KNOB_VALUES_MAX];
+	struct flytune_knob winner_knob, default_knob; /* the knob as the winner and the default have it */
+	uint32_t value_count; /* values that any trial has, ascending, words by the alphabet */
+	struct flytune_knob value[FLYTUNE_KNOB_VALUES_MAX];
 	double ratio
 	        [FLYTUNE_KNOB_VALUES_MAX]; /* the best time with that value to the best of all; 0: none was timed */
 };
@@ -223,13 +223,15 @@ struct flytune_row {
 	char device[2048]; /* the identity of the device: all that decides its speed */
 	uint32_t field_count;
 	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of the problem */
-	uint32_t knob_count;                            /* 0: the row only pins */
+	uint32_t knob_count;                            /* 0 and no document: the row only pins */
 	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
-	char identity[2048]; /* compiler, driver and source under which it was measured */
-	char origin[64];     /* UUID of the store that measured it */
+	const char *document; /* of a config that is one; NULL: it has knobs. Lives as long as the row */
+	char identity[2048];  /* compiler, driver and source under which it was measured */
+	char origin[64];      /* UUID of the store that measured it */
 	uint64_t time_ps, default_time_ps, tuned_at_ns;
-	uint32_t pin_count; /* 0: the problem is not pinned */
+	uint32_t pin_count; /* 0 and no document: the problem is not pinned */
 	struct flytune_knob pin[FLYTUNE_KNOBS_MAX];
+	const char *pin_document;
 	uint64_t pinned_at_ns;
 	uint64_t gain_least_ppm; /* as in an answer */
 	int unsettled;

@@ -4,8 +4,9 @@
  * problems of one built-in kernel from its own numbers. All are of one library. flytune-client(3) shows a program.
  *
  * Words. A *problem* is what you have, as named fields of a kernel's schema; its *scale field* is the number that
- * varies from call to call (m). A *config* is a list of named integers, the *knobs*. A *sweep* times the configs of
- * one problem, a *job* is a request for one. *Away*: the daemon cannot be reached, is late, or cannot serve.
+ * varies from call to call (m). A *config* is a list of named integers and words, the *knobs*; of a kernel of others it may
+ * be one JSON document instead. A *sweep* times the configs of one problem, a *job* is a request for one. *Away*: the
+ * daemon cannot be reached, is late, or cannot serve.
  *
  * What holds for all of it, and flytune-client(3) says more of:
  *  - A lookup never waits for a search (but under FLYTUNE_AUTOTUNE=1), and no call waits past its deadline.
@@ -15,9 +16,8 @@
  *  - No threads, processes, signals, output or global settings; descriptors are close-on-exec and above 2. The
  *    environment (FLYTUNE_SOCKET, FLYTUNE_GENERATION, FLYTUNE_AUTOTUNE) is read in flytune_open alone, and not in a
  *    program with rights which its caller lacks: secure_getenv(3).
- *  - Any function may be called by several threads at once, also on one client or problem; nothing may be in use while
- *    it is freed. A thread that is cancelled in a call ends it first. Callbacks return: no longjmp, no exception.
- *  - A client goes on working in a child after fork, on connections of the child's own.
+ *  - Any function may be called by several threads at once, also on one client or problem, and in a child after fork;
+ *    nothing may be in use while it is freed. A thread that is cancelled in a call ends it first. Callbacks return.
  *  - NULL for what must be given is FLYTUNE_E_BAD_VALUE, with error.field its name; functions without a code return 0,
  *    -1 or NULL then. What is freed may be NULL.
  *  - Structures that you allocate begin with their size, set by their _init function, so that they can grow under
@@ -45,14 +45,15 @@ FLYTUNE_API const char *flytune_version(void);
 
 /* Sizes count the NUL. */
 enum {
-	FLYTUNE_NAME_SIZE = 32,   /* of a field's or knob's name */
-	FLYTUNE_KERNEL_SIZE = 32, /* of a kernel's name */
-	FLYTUNE_TEXT_SIZE = 32,   /* of a field's text */
-	FLYTUNE_FIELDS_MAX = 16,  /* fields of a problem */
-	FLYTUNE_KNOBS_MAX = 16,   /* knobs of a config */
-	FLYTUNE_DEVICE_SIZE = 32, /* of a device's id: "cpu:0", "hip:1", "0000:c1:00.0" */
-	FLYTUNE_STORE_SIZE = 40,  /* of a store's UUID */
-	FLYTUNE_HASH_SIZE = 40,   /* of a hash, in hexadecimal: of machine code, of an identity */
+	FLYTUNE_NAME_SIZE = 32,       /* of a field's or knob's name */
+	FLYTUNE_KERNEL_SIZE = 64,     /* of a kernel's name */
+	FLYTUNE_TEXT_SIZE = 129,      /* of a field's text */
+	FLYTUNE_FIELDS_MAX = 32,      /* fields of a problem */
+	FLYTUNE_KNOBS_MAX = 16,       /* knobs of a config */
+	FLYTUNE_DOCUMENT_SIZE = 4097, /* of a config that is a document */
+	FLYTUNE_DEVICE_SIZE = 32,     /* of a device's id: "cpu:0", "hip:1", "0000:c1:00.0" */
+	FLYTUNE_STORE_SIZE = 40,      /* of a store's UUID */
+	FLYTUNE_HASH_SIZE = 40,       /* of a hash, in hexadecimal: of machine code, of an identity */
 	FLYTUNE_REASON_SIZE = 512,
 	FLYTUNE_LOOKUPS_MAX = 65536,   /* problems of a call of flytune_lookup_many */
 	FLYTUNE_SUBSCRIBED_MAX = 4096, /* problems of a subscription */
@@ -139,7 +140,7 @@ struct flytune_options {
 	int64_t lookup_timeout_ms;      /* of a lookup; 0: 1,000 */
 	int64_t call_timeout_ms;        /* of other calls that do not wait for a job; 0: 10,000 */
 	int64_t autotune_timeout_ms;    /* that a lookup waits for its forced sweep; 0: 60,000 */
-	uint32_t cache_entries;         /* answers kept, at least: 2 KiB each; 0: 1,024, at most 131,072 */
+	uint32_t cache_entries;         /* answers kept, at least: 3 KiB each; 0: 1,024, at most 131,072 */
 	flytune_log_fn log; /* of the daemon's going and coming; within a call, no lock held; NULL: silence */
 	void *log_data;
 };
@@ -164,10 +165,9 @@ struct flytune_field {
 
 /* Makes a problem from `count` fields, in any order; texts are copied. Fields at their default may be left out. NULL
  * when out of memory, and on names or texts that no kernel can have. Whether this kernel takes these values is said by
- * the call that uses the problem, since the daemon may know more kernels and fields than this library. */
+ * the call that uses the problem: the daemon may know more kernels and fields than this library. */
 FLYTUNE_API flytune_problem *flytune_problem_new(
         const char *kernel, const struct flytune_field *fields, size_t count, struct flytune_error *error);
-/* Once no call uses it any more. */
 FLYTUNE_API void flytune_problem_free(flytune_problem *problem);
 
 /* ---------------------------------------------------------------- lookups */
@@ -185,14 +185,14 @@ enum flytune_source {
 FLYTUNE_API const char *flytune_source_word(enum flytune_source source);
 
 enum {
-	FLYTUNE_ANSWER_AWAY = 1, /* not given by the daemon; where it is the default, `reason` says why */
-	FLYTUNE_ANSWER_KEPT = 2, /* given before by the daemon to this client, kept since; it stands */
-	FLYTUNE_ANSWER_UNSWEPT =
-	        4 /* the forced sweep did not end in time (it goes on), or could not be run */
+	FLYTUNE_ANSWER_AWAY = 1,   /* not given by the daemon; where it is the default, `reason` says why */
+	FLYTUNE_ANSWER_KEPT = 2,   /* given before by the daemon to this client, kept since; it stands */
+	FLYTUNE_ANSWER_UNSWEPT = 4 /* the forced sweep did not end in time and goes on, or could not be run */
 };
 
 struct flytune_knob {
 	char name[FLYTUNE_NAME_SIZE];
+	const char *word; /* NULL: it is `value`. One that the library gives is never freed */
 	int64_t value;
 };
 
@@ -206,26 +206,29 @@ struct flytune_answer {
 	char identity[FLYTUNE_HASH_SIZE]; /* under which it was measured; "" for a default */
 	uint64_t generation;              /* of the store now: this is its answer */
 	uint64_t time_ns;                 /* of the config; 0: not measured */
-	uint64_t
-	        default_time_ns; /* of the default, by the rounds that both were in: over time_ns, the gain */
+	uint64_t default_time_ns;         /* of the default, by the rounds that both were in */
 	uint64_t tuned_at_ns;
-	uint64_t tuned_scale;    /* FLYTUNE_SOURCE_NEAREST: the scale field's value whose winner this is */
-	uint64_t revision;       /* of the default's rule */
-	uint64_t gain_least_ppm; /* the gain is at least that, with 99.5 % confidence */
-	int unsettled;           /* the race ended before it was settled: the gain is as far as is known */
+	uint64_t tuned_scale;     /* FLYTUNE_SOURCE_NEAREST: the scale field's value whose winner this is */
+	uint64_t revision;        /* of the default's rule */
+	uint64_t gain_least_ppm;  /* the gain is at least that, with 99.5 % confidence */
+	int unsettled;            /* the race ended before it was settled: the gain is as far as is known */
+	uint32_t document_length; /* bytes of a config that is a document, which has no knobs */
 	uint32_t knob_count;
 	struct flytune_knob knob[FLYTUNE_KNOBS_MAX];
 };
 FLYTUNE_DEFINE_INIT(flytune_answer);
 
-/* A knob's value, or `otherwise` if the config has no such knob. */
+/* A knob's value, or `otherwise` if the config has no such knob or it is a word; and a knob's word, or NULL. */
 FLYTUNE_API int64_t flytune_answer_get(
         const struct flytune_answer *answer, const char *knob, int64_t otherwise);
+FLYTUNE_API const char *flytune_answer_word(const struct flytune_answer *answer, const char *knob);
 
 struct flytune_lookup_options {
 	size_t size;
-	const char *device; /* NULL: the client's */
-	int64_t timeout_ms; /* 0: the client's */
+	const char *device;   /* NULL: the client's */
+	int64_t timeout_ms;   /* 0: the client's */
+	char *document;       /* room of yours for a config that is a document; NULL: it is not wanted */
+	size_t document_size; /* of the room: FLYTUNE_DOCUMENT_SIZE holds any, what does not fit is cut */
 };
 FLYTUNE_DEFINE_INIT(flytune_lookup_options);
 
@@ -237,10 +240,10 @@ FLYTUNE_API enum flytune_result flytune_lookup(flytune_client *client, const fly
         struct flytune_error *error);
 
 /* Looks up `count` problems as by flytune_lookup: a model's whole list of shapes. Those for which the daemon has to be
- * asked travel together; the time-outs are for the whole list. `answers` is an array of `count`, each set up with
- * flytune_answer_init; `errors` is NULL or one: errors[i].code is FLYTUNE_OK, or why problem i has no answer, whose
- * source is FLYTUNE_SOURCE_UNKNOWN then. FLYTUNE_OK when all are answered, else the code and `error` of the first that
- * is not. A call that makes no sense (too many, a NULL, a size not set) fails before anything is looked up. */
+ * asked travel together; the time-outs are for the whole list, and documents are not given. `answers` is an array of
+ * `count`, each set up with flytune_answer_init; `errors` is NULL or one: errors[i].code is FLYTUNE_OK, or why problem i
+ * has no answer, whose source is FLYTUNE_SOURCE_UNKNOWN then. FLYTUNE_OK when all are answered, else the code and
+ * `error` of the first that is not. A call that makes no sense fails before anything is looked up. */
 FLYTUNE_API enum flytune_result flytune_lookup_many(flytune_client *client, flytune_problem *const *problems,
         size_t count, const struct flytune_lookup_options *options, struct flytune_answer *answers,
         struct flytune_error *errors, struct flytune_error *error);
@@ -272,9 +275,9 @@ FLYTUNE_API enum flytune_result flytune_subscribe(flytune_client *client, flytun
 FLYTUNE_API int flytune_subscription_fd(const flytune_subscription *subscription);
 
 /* Does what there is to do, without waiting: connects, asks, calls `changed` in this thread, with no lock held. To be
- * called when the descriptor is readable; else it does no harm. FLYTUNE_OK, or why the daemon cannot be heard just now
- * (FLYTUNE_E_AWAY, FLYTUNE_E_DENIED, FLYTUNE_E_BUSY, …): it tries again whenever the descriptor says so. Calls of one
- * subscription never overlap: if another thread is in it, that one looks once more, and this one returns. */
+ * called when the descriptor is readable; else it does no harm. FLYTUNE_OK, or why the daemon cannot be heard just now:
+ * it tries again whenever the descriptor says so. Calls of one subscription never overlap: if another thread is in it,
+ * that one looks once more, and this one returns. */
 FLYTUNE_API enum flytune_result flytune_dispatch(
         flytune_subscription *subscription, struct flytune_error *error);
 
@@ -298,9 +301,8 @@ struct flytune_value { /* a field of a problem, as structures hold it */
 	int64_t number;
 };
 
-/* A job, and what names one to a call. Its number alone says little, since another store gives the same ones: where
- * `store` is set, a daemon with another store refuses the call with FLYTUNE_E_UNKNOWN_JOB. Of a number that a person
- * typed, set `job` and nothing else. */
+/* A job, and what names one to a call. Another store gives the same numbers: where `store` is set, a daemon with another
+ * store refuses the call with FLYTUNE_E_UNKNOWN_JOB. Of a number that a person typed, set `job` and nothing else. */
 struct flytune_job {
 	size_t size;
 	uint64_t job;                   /* its number; 0: none */
@@ -315,8 +317,7 @@ struct flytune_job {
 	uint64_t created_at_ns, started_at_ns, ended_at_ns;
 	uint64_t sweep_ns, waited_ns; /* that its sweep ran, over all its starts; and waited for the device */
 	uint64_t trials, settled; /* configs that are tried; those that nothing more is to be learned of */
-	uint64_t rounds, waiters; /* of measuring; clients that wait for its end */
-	uint64_t restarts;        /* times that a runner had to be started again */
+	uint64_t rounds, waiters, restarts; /* of measuring; clients that wait for it; of its runner */
 	char kernel[FLYTUNE_KERNEL_SIZE];
 	uint32_t field_count;
 	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of the problem */
@@ -333,9 +334,8 @@ struct flytune_tune_options {
 };
 FLYTUNE_DEFINE_INIT(flytune_tune_options);
 
-/* Asks for a sweep and returns once that is durable, without waiting for it. `options` may be NULL. `job` is filled in
- * for flytune_wait and the others; many who ask for the same problem share one. Its number is 0 if there is a winner
- * already; then `answer`, unless NULL, is filled in. */
+/* Asks for a sweep and returns once that is durable, without waiting for it. `options` may be NULL. Many who ask for the
+ * same problem share one `job`. Its number is 0 if there is a winner already; then `answer`, unless NULL, is filled in. */
 FLYTUNE_API enum flytune_result flytune_tune(flytune_client *client, const flytune_problem *problem,
         const struct flytune_tune_options *options, struct flytune_job *job, struct flytune_answer *answer,
         struct flytune_error *error);
@@ -346,9 +346,9 @@ struct flytune_event;
 typedef int (*flytune_event_fn)(void *data, const struct flytune_event *event);
 
 /* Waits for a job to end, on a connection of its own; if the daemon goes away, for up to 10 s until it is back.
- * FLYTUNE_OK means that the job ended: `job` is filled in, job->state says how, and `answer`, unless NULL, is filled in
- * if it is FLYTUNE_STATE_DONE. `events` (may be NULL) is called meanwhile. After FLYTUNE_E_TIMEOUT the job goes on.
- * FLYTUNE_E_UNKNOWN_JOB: the daemon knows no such job, has another store, or another problem under its number. */
+ * FLYTUNE_OK: the job ended, job->state says how, and `answer`, unless NULL, is filled in if it is FLYTUNE_STATE_DONE.
+ * `events` (may be NULL) is called meanwhile. After FLYTUNE_E_TIMEOUT the job goes on. FLYTUNE_E_UNKNOWN_JOB: the daemon
+ * knows no such job, has another store, or another problem under its number. */
 FLYTUNE_API enum flytune_result flytune_wait(flytune_client *client, struct flytune_job *job,
         int64_t timeout_ms, flytune_event_fn events, void *data, struct flytune_answer *answer,
         struct flytune_error *error);

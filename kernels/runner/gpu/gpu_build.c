@@ -39,7 +39,7 @@ static unsigned fault_of(const struct ft_config *config)
 		for (uint32_t k = 0; k < match.count; k++) {
 			const struct ft_knob_value *knob = ft_config_find(config, match.knob[k].name);
 
-			if (!knob || knob->value != match.knob[k].value)
+			if (!knob || !ft_knob_same(knob, &match.knob[k]))
 				return 0;
 		}
 		return i + 1;

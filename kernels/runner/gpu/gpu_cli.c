@@ -157,8 +157,10 @@ static int fill_in(const struct request *request, const struct ft_traits *traits
 	for (uint32_t i = 0; i < given.count; i++) {
 		if (!ft_config_find(config, given.knob[i].name))
 			return ft_fail_field(error, FT_E_UNKNOWN_KNOB, given.knob[i].name, "unknown", NULL);
-		if (ft_config_set(config, given.knob[i].name, given.knob[i].value, error) < 0)
-			return -1;
+		for (uint32_t k = 0; k < config->count; k++) {
+			if (ft_name_same(config->knob[k].name, given.knob[i].name))
+				config->knob[k] = given.knob[i];
+		}
 	}
 	return request->kernel->check_config(&request->problem, traits, config, error);
 }
@@ -229,8 +231,12 @@ static json_t *config_json(const struct ft_config *config)
 {
 	json_t *knobs = json_object();
 
-	for (uint32_t i = 0; i < config->count; i++)
-		json_object_set_new(knobs, config->knob[i].name, json_integer(config->knob[i].value));
+	for (uint32_t i = 0; i < config->count; i++) {
+		const struct ft_knob_value *knob = &config->knob[i];
+
+		json_object_set_new(knobs, knob->name,
+		        knob->word[0] ? json_string(knob->word) : json_integer(knob->value));
+	}
 	return knobs;
 }
 
