@@ -22,7 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "daemon/store/environment.h"
+#include "daemon/store/lmdb_environment.h"
 #include "daemon/store/repair/repair.h"
 #include "daemon/store/store.h"
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "daemon/store/repair/lmdb_file.h"
-#include "daemon/store/environment.h"
+#include "daemon/store/lmdb_environment.h"
 #include "proto/clock.h"
 
 #define REBUILD_NAME "rebuild"

@@ -4,7 +4,7 @@
 #ifndef FLYTUNE_DAEMON_STARTUP_CHECK_H
 #define FLYTUNE_DAEMON_STARTUP_CHECK_H
 
-#include "daemon/store/environment.h"
+#include "daemon/store/lmdb_environment.h"
 #include "daemon/store/repair/repair.h"
 
 struct startup {

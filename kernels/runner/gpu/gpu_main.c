@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "kernels/runner/gpu/backend_gpu.h"
-#include "kernels/runner/gpu/gpu_cli.h"
-#include "kernels/runner/gpu/gpu_worker.h"
+#include "kernels/runner/gpu/gpu_offline.h"
+#include "kernels/runner/gpu/gpu_compiler.h"
 #include "kernels/runner/gpu/hip.h"
 #include "kernels/runner/runner.h"
 

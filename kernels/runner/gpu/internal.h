@@ -10,7 +10,7 @@
 #include "kernels/runner/gpu/backend_gpu.h"
 #include "kernels/runner/gpu/gpu_devices.h"
 #include "kernels/runner/gpu/gpu_code_writer.h"
-#include "kernels/runner/gpu/gpu_worker.h"
+#include "kernels/runner/gpu/gpu_compiler.h"
 #include "kernels/runner/gpu/hip.h"
 #include "kernels/runner/load.h"
 

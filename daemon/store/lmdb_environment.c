@@ -1,4 +1,4 @@
-#include "daemon/store/environment.h"
+#include "daemon/store/lmdb_environment.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * A run-time compiler may hold one lock for a whole process, and may abort it; so there are as many processes
  * as cores, each with one compiler, and one that dies costs what it was compiling and nothing else. Used from
  * one thread. */
-#ifndef FLYTUNE_KERNELS_RUNNER_GPU_WORKER_H
-#define FLYTUNE_KERNELS_RUNNER_GPU_WORKER_H
+#ifndef FLYTUNE_KERNELS_RUNNER_GPU_COMPILER_H
+#define FLYTUNE_KERNELS_RUNNER_GPU_COMPILER_H
 
 #include <stddef.h>
 #include <stdint.h>

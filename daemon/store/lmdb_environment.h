@@ -1,7 +1,7 @@
 /* LMDB, as the store uses it: its errors in words that help, how the environment is opened, and the records that say what
  * the store is. */
-#ifndef FLYTUNE_DAEMON_STORE_ENVIRONMENT_H
-#define FLYTUNE_DAEMON_STORE_ENVIRONMENT_H
+#ifndef FLYTUNE_DAEMON_STORE_LMDB_ENVIRONMENT_H
+#define FLYTUNE_DAEMON_STORE_LMDB_ENVIRONMENT_H
 
 #include <lmdb.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu/gpu_worker.h"
+#include "kernels/runner/gpu/gpu_compiler.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* What the GPU runners do by hand besides what every runner does: build a code object offline, explore a
  * space. */
-#ifndef FLYTUNE_KERNELS_RUNNER_GPU_CLI_H
-#define FLYTUNE_KERNELS_RUNNER_GPU_CLI_H
+#ifndef FLYTUNE_KERNELS_RUNNER_GPU_OFFLINE_H
+#define FLYTUNE_KERNELS_RUNNER_GPU_OFFLINE_H
 
 /* `argv[1]` is "build". Needs no GPU. Returns the exit status. */
 int gpu_build_main(int argc, char **argv);

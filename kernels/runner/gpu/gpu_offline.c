@@ -1,4 +1,4 @@
-#include "kernels/runner/gpu/gpu_cli.h"
+#include "kernels/runner/gpu/gpu_offline.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "kernels/host.h"
 #include "kernels/runner/gpu/backend_gpu.h"
-#include "kernels/runner/gpu/gpu_worker.h"
+#include "kernels/runner/gpu/gpu_compiler.h"
 #include "kernels/runner/gpu/hip.h"
 #include "proto/clock.h"
 
