@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "kernels/decide.h"
-#include "kernels/runner/manual.h"
 #include "kernels/runner/sweep.h"
 #include "proto/clock.h"
 #include "proto/inbox.h"
@@ -741,28 +740,23 @@ static int serve_parent(struct ft_backend *backend)
 	return ft_runner_serve(FT_RUNNER_DESCRIPTOR, backend);
 }
 
-int ft_runner_main(int argc, char **argv, struct ft_backend *backend)
+int ft_runner_main(struct ft_backend *backend)
 {
 	struct ft_error error;
-	const bool by_daemon = argc < 2 && is_socket(FT_RUNNER_DESCRIPTOR);
 	/* A limit on files, a reader of the log and a helper that are gone are errors of the writes that meet them. Helpers
 	 * inherit it. */
 	(void)signal(SIGXFSZ, SIG_IGN);
 	(void)signal(SIGPIPE, SIG_IGN);
-	if (argc < 2 && !by_daemon) {
-		fprintf(stderr,
-		        "flytune-runner-%s: started by flytuned, with a socket on descriptor %d; or by "
-		        "hand:\n"
-		        "  flytune-runner-%s devices\n"
-		        "  flytune-runner-%s sweep KERNEL --FIELD VALUE ... (sweep --help tells more)\n",
-		        backend->kind, FT_RUNNER_DESCRIPTOR, backend->kind, backend->kind);
+	if (!is_socket(FT_RUNNER_DESCRIPTOR)) {
+		fprintf(stderr, "flytune-runner-%s %s: flytuned starts it, with a socket on descriptor %d\n",
+		        backend->kind, FLYTUNE_VERSION, FT_RUNNER_DESCRIPTOR);
 		return EXIT_USAGE;
 	}
 	if (backend->open(backend, &error) < 0) {
 		fprintf(stderr, "flytune-runner-%s: %s\n", backend->kind, error.message);
 		return EXIT_BROKEN;
 	}
-	int status = by_daemon ? serve_parent(backend) : ft_runner_by_hand(argc, argv, backend);
+	int status = serve_parent(backend);
 	backend->close(backend);
 	return status;
 }

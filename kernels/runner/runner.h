@@ -1,9 +1,8 @@
 /* The runner: the device-independent program around a backend. It builds, verifies and measures the configs
- * of one problem, by the daemon's order or by hand.
+ * of one problem, by the daemon's order.
  *
- * Started by the daemon it has a stream socket on descriptor 3 and no arguments; it answers `hello`, `space`
- * and `sweep` until the socket ends. Started by hand it is `flytune-runner-KIND devices` or
- * `flytune-runner-KIND sweep KERNEL --FIELD VALUE ...`. */
+ * The daemon starts it with a stream socket on descriptor 3; it answers `hello`, `space` and `sweep` until the
+ * socket ends. */
 #ifndef FLYTUNE_KERNELS_RUNNER_RUNNER_H
 #define FLYTUNE_KERNELS_RUNNER_RUNNER_H
 
@@ -12,7 +11,7 @@
 enum { FT_RUNNER_DESCRIPTOR = 3 };
 
 /* All of a runner's main: opens and closes the backend itself. Returns the exit status. */
-int ft_runner_main(int argc, char **argv, struct ft_backend *backend);
+int ft_runner_main(struct ft_backend *backend);
 
 /* Serves one daemon on `descriptor` until it hangs up (0) or breaks the framing (1). The backend is open.
  * While a sweep runs a hang-up ends the process at once, wherever it is. */

@@ -24,13 +24,13 @@ static int prepare_fixed(
 	return 0;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	struct ft_backend *backend = ft_backend_cpu_new();
 	if (!backend)
 		return EXIT_FAILURE;
 	backend->prepare = prepare_fixed;
-	int status = ft_runner_main(argc, argv, backend);
+	int status = ft_runner_main(backend);
 	ft_backend_cpu_free(backend);
 	return status;
 }

@@ -58,7 +58,7 @@ def source():
 
 def check(args, problem):
     path = os.path.join(args.code_dir, "correct.json")
-    command = [args.runner, "explore", "rmsnorm", *options(problem), "--verify-only", "--all", "--json", path,
+    command = [args.explore, "rmsnorm", *options(problem), "--verify-only", "--all", "--json", path,
                "--memory-cap", str(CAP), "--code-dir", args.code_dir]
     begin = time.time()
     try:
@@ -86,8 +86,8 @@ def sanitize(args):
         return True, {"skipped": "not installed"}
     good, results, begin = True, {}, time.time()
     for name, problem in [("memcheck", p) for p in SANITIZED] + [("racecheck", SANITIZED[0]), ("synccheck", SANITIZED[1])]:
-        command = [tool, "--tool", name, "--target-processes", "application-only", "--error-exitcode", "9", args.runner,
-                   "explore", "rmsnorm", *options(problem), "--verify-only", "--memory-cap", str(1 << 30), "--code-dir",
+        command = [tool, "--tool", name, "--target-processes", "application-only", "--error-exitcode", "9", args.explore,
+                   "rmsnorm", *options(problem), "--verify-only", "--memory-cap", str(1 << 30), "--code-dir",
                    args.code_dir]
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=max(1.0, begin + 60 - time.time()))
@@ -105,7 +105,7 @@ def sanitize(args):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runner", required=True)
+    parser.add_argument("--explore", required=True, help="the program")
     parser.add_argument("--code-dir", required=True)
     parser.add_argument("--state", required=True, help="what is done already, and where it is written to")
     parser.add_argument("--seconds", type=float, default=150)

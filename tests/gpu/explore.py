@@ -98,7 +98,7 @@ def family(config):
 
 def explore(args, m, n, knobs):
     path = os.path.join(args.code_dir, "trial.json")
-    command = [args.runner, "explore", "rmsnorm", "--m", str(m), "--n", str(n), "--dtype", "bf16", "--rounds", args.rounds,
+    command = [args.explore, "rmsnorm", "--m", str(m), "--n", str(n), "--dtype", "bf16", "--rounds", args.rounds,
                "--json", path, "--code-dir", args.code_dir]
     for knob in knobs:
         command += ["--knob", knob]
@@ -118,7 +118,7 @@ def explore(args, m, n, knobs):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runner", required=True)
+    parser.add_argument("--explore", required=True, help="the program")
     parser.add_argument("--out", required=True, help="folder for what was measured")
     parser.add_argument("--code-dir", required=True)
     parser.add_argument("--rounds", default="15")

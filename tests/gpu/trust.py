@@ -453,10 +453,10 @@ def tell_cost(args, known):
 # ---- load
 
 class Load:
-    """Another process that keeps the device busy: the runner, timing a large problem for ever."""
+    """Another process that keeps the device busy: tests/gpu/explore, timing a large problem for ever."""
 
     def __init__(self, args):
-        self.command = [args.runner, "explore", "rmsnorm", "--m", str(args.load_m), "--n", "8192", "--dtype", "bf16",
+        self.command = [args.explore, "rmsnorm", "--m", str(args.load_m), "--n", "8192", "--dtype", "bf16",
                         "--code-dir", args.code_dir, "--rounds"]
         subprocess.run(self.command + ["1"], stdout=subprocess.DEVNULL, check=True)  # builds
         self.process = subprocess.Popen(["/bin/sh", "-c", 'while :; do "$0" "$@" >/dev/null || exit; done', *self.command,
@@ -572,6 +572,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["load", "agree", "cost"], help="agree, cost, load, faults, tell")
     parser.add_argument("--runner", required=True)
+    parser.add_argument("--explore", help="the program that keeps a device busy, for load")
     parser.add_argument("--code-dir", required=True, help="where built code is kept")
     parser.add_argument("--out", required=True, help="what is known so far; it goes on from there")
     parser.add_argument("--seconds", type=float, default=225, help="of this call")

@@ -14,6 +14,7 @@ import pytest
 import harness
 
 RUNNER = harness.program("flytune-runner-cuda")
+EXPLORE = harness.BUILD / "tests" / "gpu" / "explore"
 PRETENDED = harness.BUILD / "tests" / "gpu" / "libpretend_cuda.so"
 SHAPE = dict(m=3, n=1024)
 LOOP = "loop:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=3,waves_per_eu=0"
@@ -292,28 +293,28 @@ def test_what_the_system_says_of_the_clocks_is_reported(gpu, tmp_path, pretend, 
     assert all(word in told for word in words), told
 
 
-def explore(driver, *words, **env):
+def offline(driver, *words, **env):
     return subprocess.run([RUNNER, *words], env={**os.environ, "LD_LIBRARY_PATH": str(driver), **env}, capture_output=True,
                           text=True, timeout=harness.DEADLINE)
 
 
 def test_a_compiler_that_aborts_is_named(driver, tmp_path):
-    ran = explore(driver, "build", "rmsnorm", "--arch", "sm_77", "--n", "4096", "--dtype", "bf16")
+    ran = offline(driver, "build", "rmsnorm", "--arch", "sm_77", "--n", "4096", "--dtype", "bf16")
     assert ran.returncode == 1 and "this compiler does not know sm_77" in ran.stderr
 
 
 def test_an_offline_build_tells_its_launch(driver, tmp_path):
     out = tmp_path / "code"
-    ran = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "4096", "--dtype", "bf16", "--config",
+    ran = offline(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "4096", "--dtype", "bf16", "--config",
                   "BLOCK_THREADS=256,ROW_THREADS=256,waves_per_eu=0", "-o", out)
     told = json.loads(ran.stdout)
     assert told["launch"]["block"] == 256 and out.stat().st_size == told["size"]
 
 
 def test_options_from_the_environment_do_not_reach_the_compiler(driver):
-    ran = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32", NVCC_APPEND_FLAGS="-DX",
+    ran = offline(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32", NVCC_APPEND_FLAGS="-DX",
                   NVRTC_APPEND_FLAGS="-DX")
-    plain = explore(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32")
+    plain = offline(driver, "build", "rmsnorm", "--arch", "sm_90", "--n", "64", "--dtype", "f32")
     assert json.loads(ran.stdout)["code"] == json.loads(plain.stdout)["code"]
 
 
@@ -333,7 +334,7 @@ def test_the_study_of_choices_runs_and_goes_on_where_it_left(driver, tmp_path):
     """It is meant for a GPU that is lent for minutes: it must not fail there for the first time."""
     def study(*more):
         return subprocess.run(
-            [sys.executable, harness.TOP / "tests/gpu/trust.py", *more, "--runner", RUNNER, "--code-dir", tmp_path / "code",
+            [sys.executable, harness.TOP / "tests/gpu/trust.py", *more, "--runner", RUNNER, "--explore", EXPLORE, "--code-dir", tmp_path / "code",
              "--out", tmp_path / "out.json", "--passes", "2", "--others-passes", "1", "--longs", "2", "--rounds", "8", "--agree",
              "1x64,3x64", "--others", "5x64", "--cost", "2x64", "--load", "3x64", "--load-m", "2", "--load-budget", "1"],
             env={**os.environ, "LD_LIBRARY_PATH": str(driver)}, capture_output=True, text=True, timeout=harness.DEADLINE)

@@ -100,7 +100,7 @@ static void run_spoilt(struct ft_pool *pool, const void *of, void *const *data, 
 		*(unsigned char *)data[weight] ^= 0x55;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	struct ft_backend *backend = ft_backend_cpu_new();
 	kernel = ft_kernel_cpu_rmsnorm;
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
 	kernel.run = run_spoilt;
 	if (!backend)
 		return EXIT_FAILURE;
-	int status = ft_runner_main(argc, argv, backend);
+	int status = ft_runner_main(backend);
 	ft_backend_cpu_free(backend);
 	return status;
 }

@@ -215,16 +215,6 @@ static void finish(struct ft_backend *self)
 	gpu->last = &gpu->first;
 }
 
-uint64_t gpu_launch_floor(const struct ft_backend *backend)
-{
-	return ((const struct gpu *)(const void *)backend)->floor_ps;
-}
-
-const struct gpu_code *gpu_member_code(const struct ft_backend *backend, size_t index)
-{
-	return &((const struct gpu *)(const void *)backend)->member[index].code;
-}
-
 static bool load(struct ft_backend *self, size_t device, unsigned *percent)
 {
 	const char *pci = self->device[device].shown.pci;

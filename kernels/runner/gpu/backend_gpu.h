@@ -25,10 +25,4 @@ void gpu_launch_about(const struct ft_kernel_gpu *kernel, const struct ft_proble
 /* "nvrtc-13.0 build=…": what compiles. Fails if there is no compiler. */
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error);
 
-/* How fast the sweep in preparation is, for one who drives a backend by hand: of an empty kernel, in
- * picoseconds. */
-uint64_t gpu_launch_floor(const struct ft_backend *backend);
-/* What is known of a member's code. */
-const struct gpu_code *gpu_member_code(const struct ft_backend *backend, size_t index);
-
 #endif

@@ -1,4 +1,4 @@
-/* flytune-runner-hip and flytune-runner-cuda: the runner with a GPU's backend, and two words of their own. */
+/* flytune-runner-hip and flytune-runner-cuda: the runner with a GPU's backend, and a word of their own. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,14 +21,12 @@ int main(int argc, char **argv)
 	gpu_clear_environment();
 	if (strcmp(word, "build") == 0)
 		return gpu_build_main(argc, argv);
-	if (strcmp(word, "explore") == 0)
-		return gpu_explore_main(argc, argv);
 	backend = gpu_backend_new();
 	if (!backend) {
 		fprintf(stderr, "flytune-runner-%s: no memory\n", hip_kind);
 		return EXIT_FAILURE;
 	}
-	status = ft_runner_main(argc, argv, backend);
+	status = ft_runner_main(backend);
 	gpu_backend_free(backend);
 	return status;
 }

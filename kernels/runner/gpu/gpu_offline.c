@@ -24,14 +24,10 @@ struct request {
 	unsigned source;                  /* of ft_kernels_gpu */
 	const struct ft_kernel_gpu *code; /* that one */
 	struct ft_problem problem;        /* whole */
-	const char *arch, *out, *code_dir, *json;
+	const char *arch, *out;
 	const char *config[FT_SPACE_MAX];
 	unsigned configs;
-	const char *knob[FT_KNOBS_MAX];
-	unsigned knobs;
-	unsigned rounds, device;
-	uint64_t seed, memory_cap;
-	bool all, verify_only, options, list;
+	bool options, list;
 };
 
 static int complain(const struct ft_error *error)
@@ -40,47 +36,35 @@ static int complain(const struct ft_error *error)
 	return EXIT_FAILED;
 }
 
-static bool number(const char *text, uint64_t *value)
-{
-	char *end;
-
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	return errno == 0 && end != text && *end == '\0' && text[0] != '-';
-}
-
-/* "--weight-dtype" names the field weight_dtype. */
-static int set_field(struct ft_problem *given, const struct ft_schema *schema, const char *name,
+int gpu_set_field(struct ft_problem *given, const struct ft_schema *schema, const char *option,
         const char *value, struct ft_error *error)
 {
 	char field[FT_NAME_SIZE];
+	uint32_t i = 0;
+	char *end;
 
-	snprintf(field, sizeof field, "%s", name);
+	snprintf(field, sizeof field, "%s", strncmp(option, "--", 2) == 0 ? option + 2 : "");
 	for (char *c = field; *c; c++)
 		if (*c == '-')
 			*c = '_';
-	for (uint32_t i = 0; i < schema->field_count; i++) {
-		uint64_t parsed;
-
-		if (strcmp(schema->field[i].name, field) != 0)
-			continue;
-		if (schema->field[i].is_text)
-			return ft_problem_set_text(given, field, value, error);
-		if (!number(value, &parsed) || parsed > INT64_MAX)
-			return ft_fail_field(error, FT_E_BAD_VALUE, field, value, "a number");
-		return ft_problem_set_number(given, field, (int64_t)parsed, error);
-	}
-	return ft_fail(error, FT_E_UNKNOWN_FIELD, "there is no option --%s", name);
+	while (i < schema->field_count && strcmp(schema->field[i].name, field) != 0)
+		i++;
+	if (i == schema->field_count)
+		return ft_fail(error, FT_E_UNKNOWN_FIELD, "there is no option %s", option);
+	if (schema->field[i].is_text)
+		return ft_problem_set_text(given, field, value, error);
+	errno = 0;
+	long long number = strtoll(value, &end, 10);
+	if (errno != 0 || end == value || *end != '\0')
+		return ft_fail_field(error, FT_E_BAD_VALUE, field, value, "a number");
+	return ft_problem_set_number(given, field, number, error);
 }
 
-static int parse(int argc, char **argv, bool needs_scale, struct request *request, struct ft_error *error)
+static int parse(int argc, char **argv, struct request *request, struct ft_error *error)
 {
 	const struct ft_kernel *kernel = argc < 3 ? NULL : ft_kernel_find(argv[2]);
 	struct ft_problem given = {0};
 
-	memset(request, 0, sizeof *request);
-	request->rounds = 7;
-	request->seed = 1;
 	request->source = gpu_find_kernel(kernel ? kernel->name : "");
 	request->kernel = kernel;
 	request->code = ft_kernels_gpu[request->source];
@@ -91,22 +75,13 @@ static int parse(int argc, char **argv, bool needs_scale, struct request *reques
 
 	for (int i = 3; i < argc; i++) {
 		const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-		uint64_t parsed;
 
-		if (strcmp(name, "--all") == 0) {
-			request->all = true;
-			continue;
-		}
 		if (strcmp(name, "--options") == 0) {
 			request->options = true;
 			continue;
 		}
 		if (strcmp(name, "--list") == 0) {
 			request->list = true;
-			continue;
-		}
-		if (strcmp(name, "--verify-only") == 0) {
-			request->verify_only = true;
 			continue;
 		}
 		if (!value)
@@ -118,28 +93,11 @@ static int parse(int argc, char **argv, bool needs_scale, struct request *reques
 			request->config[request->configs++] = value;
 		else if (strcmp(name, "-o") == 0)
 			request->out = value;
-		else if (strcmp(name, "--code-dir") == 0)
-			request->code_dir = value;
-		else if (strcmp(name, "--json") == 0)
-			request->json = value;
-		else if (strcmp(name, "--knob") == 0 && request->knobs < FT_KNOBS_MAX)
-			request->knob[request->knobs++] = value;
-		else if (strcmp(name, "--rounds") == 0 && number(value, &parsed) && parsed > 0 &&
-		        parsed < 1000)
-			request->rounds = (unsigned)parsed;
-		else if (strcmp(name, "--device") == 0 && number(value, &parsed) && parsed < 64)
-			request->device = (unsigned)parsed;
-		else if (strcmp(name, "--seed") == 0 && number(value, &parsed))
-			request->seed = parsed;
-		else if (strcmp(name, "--memory-cap") == 0 && number(value, &parsed))
-			request->memory_cap = parsed;
-		else if (strncmp(name, "--", 2) != 0)
-			return ft_fail(error, FT_E_BAD_VALUE, "%s is no option", name);
-		else if (set_field(&given, schema, name + 2, value, error) < 0)
+		else if (gpu_set_field(&given, schema, name, value, error) < 0)
 			return -1;
 	}
 	/* A code object serves every value of that field; the default that fills in may depend on it. */
-	if (!needs_scale && schema->scale[0] && !ft_problem_find(&given, schema->scale) &&
+	if (schema->scale[0] && !ft_problem_find(&given, schema->scale) &&
 	        ft_problem_set_number(&given, schema->scale, 4096, error) < 0)
 		return -1;
 	return ft_problem_admit(kernel, schema, &given, &request->problem, error);
@@ -358,7 +316,7 @@ int gpu_build_main(int argc, char **argv)
 	struct ft_traits traits;
 	struct ft_error error = {0};
 	int status = EXIT_USAGE;
-	bool good = config && parse(argc, argv, false, &request, &error) == 0 &&
+	bool good = config && parse(argc, argv, &request, &error) == 0 &&
 	        traits_of(request.arch, &traits, &error) == 0;
 	const unsigned count = request.configs ? request.configs : 1;
 
@@ -383,282 +341,5 @@ int gpu_build_main(int argc, char **argv)
 		status = build_all(&request, &traits, config, count, builder);
 	}
 	free(config);
-	return status;
-}
-
-/* ---- explore ---- */
-
-struct trial {
-	bool out;
-	char code[FT_HASH_SIZE];
-	char why[200];
-	uint64_t registers, spills, build_ns;
-	double worst;
-	uint64_t sample[1000];
-	uint64_t median, least;
-};
-
-static int by_size(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return left < right ? -1 : left > right;
-}
-
-/* The product of the lists "NAME=1,2,3", with the default's values for the rest; members that the kernel
- * refuses are left out. */
-static int product(const struct request *request, const struct ft_traits *traits, struct ft_space *space,
-        struct ft_error *error)
-{
-	size_t choice[FT_KNOBS_MAX] = {0};
-
-	/* The default is always among them, first. */
-	memset(space->pruned, 0, sizeof space->pruned);
-	request->kernel->default_config(&request->problem, traits, &space->config[0]);
-	space->count = 1;
-	space->default_index = 0;
-	for (;;) {
-		struct ft_config config;
-		unsigned k;
-
-		request->kernel->default_config(&request->problem, traits, &config);
-		for (k = 0; k < request->knobs; k++) {
-			char name[FT_NAME_SIZE];
-			const char *list = strchr(request->knob[k], '=');
-
-			if (!list)
-				return ft_fail(error, FT_E_BAD_VALUE, "--knob wants NAME=VALUE,...");
-			snprintf(name, sizeof name, "%.*s", (int)(list - request->knob[k]), request->knob[k]);
-			list++;
-			for (size_t i = 0; i < choice[k]; i++)
-				list = strchr(list, ',') + 1;
-			if (ft_config_set(&config, name, strtoll(list, NULL, 10), error) < 0)
-				return -1;
-		}
-		if (request->kernel->check_config(&request->problem, traits, &config, NULL) == 0) {
-			if (space->count == FT_SPACE_MAX)
-				return ft_fail(error, FT_E_BAD_VALUE, "more than %d configs", FT_SPACE_MAX);
-			space->config[space->count++] = config;
-		}
-		/* counts on, as an odometer does */
-		for (k = 0; k < request->knobs; k++) {
-			size_t commas = 0;
-
-			for (const char *c = request->knob[k]; *c; c++)
-				commas += *c == ',';
-			if (choice[k]++ < commas)
-				break;
-			choice[k] = 0;
-		}
-		if (k == request->knobs)
-			return 0;
-	}
-}
-
-static void show(const struct ft_space *space, const struct trial *trial, size_t index, uint64_t bytes)
-{
-	char text[FT_CONFIG_TEXT_SIZE];
-
-	ft_config_format(&space->config[index], ' ', text, sizeof text);
-	if (trial->out)
-		printf("%-9s %s: %s\n", "out", text, trial->why);
-	else
-		printf("%9.3f us  %5.0f GB/s  min %9.3f  regs %3" PRIu64 " spills %3" PRIu64
-		       " err %.2e  %.8s  %s\n",
-		        (double)trial->median / 1e6,
-		        trial->median ? (double)bytes * 1e3 / (double)trial->median : 0.0,
-		        (double)trial->least / 1e6, trial->registers, trial->spills, trial->worst,
-		        trial->code, text);
-}
-
-static json_t *trial_json(const struct ft_config *config, const struct trial *trial)
-{
-	return json_pack("{s:o, s:b, s:s, s:s, s:f, s:f, s:I, s:I, s:f, s:f}", "config", config_json(config),
-	        "ok", !trial->out, "reason", trial->why, "code", trial->code, "median_us",
-	        (double)trial->median / 1e6, "min_us", (double)trial->least / 1e6, "registers",
-	        (json_int_t)trial->registers, "spills", (json_int_t)trial->spills, "error", trial->worst,
-	        "build_ms", (double)trial->build_ns / 1e6);
-}
-
-static int write_json(const struct request *request, const struct ft_backend *backend,
-        const struct ft_space *space, const struct trial *trial)
-{
-	char text[FT_PROBLEM_TEXT_SIZE];
-	json_t *all, *list = json_array();
-	int failed;
-
-	ft_problem_format(&request->problem, ' ', text, sizeof text);
-	for (uint32_t i = 0; i < space->count; i++)
-		json_array_append_new(list, trial_json(&space->config[i], &trial[i]));
-	all = json_pack("{s:s, s:s, s:s, s:f, s:I, s:o}", "problem", text, "device",
-	        backend->device[request->device].shown.identity, "method", backend->method, "floor_us",
-	        (double)gpu_launch_floor(backend) / 1e6, "default", (json_int_t)space->default_index,
-	        "trials", list);
-	failed = !all || json_dump_file(all, request->json, JSON_COMPACT) < 0;
-	json_decref(all);
-	return failed ? -1 : 0;
-}
-
-static int race(struct ft_backend *backend, const struct ft_space *space, struct trial *trial,
-        unsigned rounds, struct ft_error *error)
-{
-	if (backend->warm(backend, error))
-		return -1;
-	for (unsigned round = 0; round <= rounds; round++)
-		for (size_t i = 0; i < space->count; i++) {
-			/* every other round backwards, so that neighbours do not always follow each other */
-			size_t index = round & 1 ? space->count - 1 - i : i;
-			uint64_t sample;
-			int code;
-
-			if (trial[index].out)
-				continue;
-			code = backend->measure(backend, index, &sample, error);
-			if (code == FT_BACKEND_LOST)
-				return -1;
-			if (code) {
-				trial[index].out = true;
-				snprintf(trial[index].why, sizeof trial[index].why, "%.199s", error->message);
-			} else if (round > 0) {
-				trial[index].sample[round - 1] = sample;
-			}
-		}
-	for (size_t i = 0; i < space->count; i++) {
-		qsort(trial[i].sample, rounds, sizeof trial[i].sample[0], by_size);
-		trial[i].median = trial[i].sample[rounds / 2];
-		trial[i].least = trial[i].sample[0];
-	}
-	return 0;
-}
-
-static int build_and_verify(struct ft_backend *backend, const struct ft_space *space, struct trial *trial,
-        uint64_t *built_at, struct ft_error *error)
-{
-	struct ft_built built;
-	int got;
-
-	for (size_t i = 0; i < space->count; i++) {
-		if (space->pruned[i][0]) {
-			trial[i].out = true;
-			snprintf(trial[i].why, sizeof trial[i].why, "pruned, %.180s", space->pruned[i]);
-		} else if (backend->build_start(backend, i, error) < 0) {
-			return -1;
-		}
-	}
-	while ((got = backend->build_wait(backend, &built, error)) == 1) {
-		struct trial *one = &trial[built.index];
-		int code;
-
-		one->registers = built.registers;
-		one->spills = built.spills;
-		one->build_ns = built.build_ns;
-		memcpy(one->code, built.code, sizeof one->code);
-		if (built.failed) {
-			one->out = true;
-			snprintf(one->why, sizeof one->why, "%.199s", built.error.message);
-			continue;
-		}
-		for (size_t i = 0; i < space->count && !one->out; i++)
-			if (i != built.index && !trial[i].out && strcmp(trial[i].code, one->code) == 0) {
-				char text[FT_CONFIG_TEXT_SIZE];
-
-				ft_config_format(&space->config[i], ' ', text, sizeof text);
-				one->out = true;
-				snprintf(one->why, sizeof one->why, "same code as %.180s", text);
-			}
-		if (one->out)
-			continue;
-		*built_at = ft_monotonic_ns();
-		code = backend->verify(backend, built.index, &one->worst, error);
-		if (code == FT_BACKEND_LOST)
-			return -1;
-		if (code) {
-			one->out = true;
-			snprintf(one->why, sizeof one->why, "%s: %.180s", code > 0 ? "wrong" : "failed",
-			        error->message);
-		}
-	}
-	return got;
-}
-
-int gpu_explore_main(int argc, char **argv)
-{
-	uint64_t begin = ft_monotonic_ns(), prepared, built_at = begin, verified, done;
-	struct ft_backend *backend = gpu_backend_new();
-	struct ft_space *space = calloc(1, sizeof *space);
-	struct trial *trial = NULL;
-	struct ft_backend_sweep sweep;
-	static struct request request; /* the process does this one thing */
-	struct ft_error error = {0};
-	int status = EXIT_FAILED;
-	size_t good = 0;
-
-	if (!backend || !space)
-		goto done;
-	if (parse(argc, argv, true, &request, &error) < 0) {
-		complain(&error);
-		status = EXIT_USAGE;
-		goto done;
-	}
-	if (backend->open(backend, &error) < 0)
-		goto failed;
-	if (request.device >= backend->device_count) {
-		ft_fail(&error, FT_E_UNKNOWN_DEVICE, "no device %u: %s", request.device, backend->reason);
-		goto failed;
-	}
-	const struct ft_traits *traits = &backend->device[request.device].traits;
-
-	if ((request.knobs ? product(&request, traits, space, &error)
-	                   : request.kernel->space(&request.problem, traits, space, &error)) < 0)
-		goto failed;
-	if (request.all)
-		for (uint32_t i = 0; i < space->count; i++)
-			space->pruned[i][0] = '\0';
-	trial = calloc(space->count > 0 ? space->count : 1, sizeof *trial);
-	if (!trial)
-		goto failed;
-	sweep = (struct ft_backend_sweep){.kernel = request.kernel,
-	        .problem = &request.problem,
-	        .device = request.device,
-	        .seed = request.seed,
-	        .memory_cap = request.memory_cap,
-	        .code_dir = request.code_dir,
-	        .count = space->count,
-	        .config = space->config};
-	if (backend->prepare(backend, &sweep, &error) < 0)
-		goto failed;
-	prepared = ft_monotonic_ns();
-	if (build_and_verify(backend, space, trial, &built_at, &error) < 0)
-		goto failed;
-	verified = ft_monotonic_ns();
-	for (uint32_t i = 0; i < space->count; i++)
-		good += !trial[i].out;
-	if (!request.verify_only && good > 0 && race(backend, space, trial, request.rounds, &error) < 0)
-		goto failed;
-	done = ft_monotonic_ns();
-
-	char text[FT_PROBLEM_TEXT_SIZE];
-	uint64_t bytes = request.kernel->bytes(&request.problem);
-
-	ft_problem_format(&request.problem, ' ', text, sizeof text);
-	printf("# %s on %s; %s\n", text, backend->device[request.device].shown.name, backend->method);
-	for (uint32_t i = 0; i < space->count; i++)
-		show(space, &trial[i], i, bytes);
-	printf("# %u configs, %zu good; open+prepare %.0f ms, build+verify %.0f ms, measure %.0f ms, all "
-	       "%.0f ms\n",
-	        space->count, good, (double)(prepared - begin) / 1e6, (double)(verified - prepared) / 1e6,
-	        (double)(done - verified) / 1e6, (double)(done - begin) / 1e6);
-	status = request.json && write_json(&request, backend, space, trial) < 0 ? EXIT_FAILED : EXIT_OK;
-	goto done;
-failed:
-	complain(&error);
-done:
-	if (backend) {
-		if (backend->close)
-			backend->close(backend);
-		gpu_backend_free(backend);
-	}
-	free(space);
-	free(trial);
 	return status;
 }

@@ -1,11 +1,14 @@
-/* What the GPU runners do by hand besides what every runner does: build a code object offline, explore a
- * space. */
+/* `flytune-runner-KIND build`: builds code objects offline, without a GPU and without a daemon. */
 #ifndef FLYTUNE_KERNELS_RUNNER_GPU_OFFLINE_H
 #define FLYTUNE_KERNELS_RUNNER_GPU_OFFLINE_H
 
-/* `argv[1]` is "build". Needs no GPU. Returns the exit status. */
+#include "kernels/kernel.h"
+
+/* `argv[1]` is "build". Returns the exit status. */
 int gpu_build_main(int argc, char **argv);
-/* `argv[1]` is "explore": builds, verifies and times a product of knob values, or the whole space. */
-int gpu_explore_main(int argc, char **argv);
+
+/* "--weight-dtype" sets the field weight_dtype, as the schema has it. 0 or -1. */
+int gpu_set_field(struct ft_problem *given, const struct ft_schema *schema, const char *option,
+        const char *value, struct ft_error *error);
 
 #endif
