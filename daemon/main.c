@@ -14,7 +14,6 @@
 
 #include "daemon/host/check.h"
 #include "daemon/methods/methods.h"
-#include "daemon/methods/metrics.h"
 #include "daemon/host/notify.h"
 #include "daemon/host/stack.h"
 #include "daemon/host/timer.h"
@@ -59,10 +58,9 @@ struct daemon {
 	uv_signal_t signals[PROCESS_SIGNALS];
 	uv_timer_t watchdog;
 	uv_timer_t log_timer; /* runs only while lines wait to be written */
-	struct metrics_file metrics;
 	struct reload reload;
 	/* What was begun, and so must be ended. */
-	bool has_loop, has_devices, has_server, has_queue, has_methods, has_background, has_metrics;
+	bool has_loop, has_devices, has_server, has_queue, has_methods, has_background;
 	bool stopping;
 	bool store_closing;
 	int status;
@@ -156,8 +154,6 @@ static void stop(struct daemon *daemon)
 		timer_repeat(&daemon->watchdog, feed_watchdog, 1000, 1000);
 	if (daemon->has_background)
 		background_stop(&daemon->background);
-	if (daemon->has_metrics)
-		metrics_file_stop(&daemon->metrics);
 	if (daemon->has_queue)
 		queue_stop(&daemon->queue);
 	if (daemon->has_methods)
@@ -194,8 +190,6 @@ static void reloaded(void *data, const struct options *options, const struct acc
 		options_reload(&daemon->options, options, rest, sizeof(rest));
 		daemon->log.level = daemon->options.log_level;
 		daemon->access = *access;
-		if (daemon->has_metrics)
-			metrics_file_configure(&daemon->metrics);
 		log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
 		        options->config[0] != '\0' ? options->config : "none",
 		        rest[0] != '\0' ? "; not before a restart: " : "", rest);
@@ -541,9 +535,6 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		return -1;
 	daemon->has_queue = true;
 	background_settled(&daemon->background, NULL); /* devices that were known need not be heard */
-	if (metrics_file_init(&daemon->metrics, &daemon->methods.reports, error) != 0)
-		return -1;
-	daemon->has_metrics = true;
 	if (daemon->notify.watchdog_ns > 0)
 		timer_repeat(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
 		        daemon->notify.watchdog_ns / 2000000);

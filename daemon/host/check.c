@@ -105,7 +105,6 @@ unsigned check_host(
 	endgrent();
 	for (int kind = 0; kind < OPTIONS_KINDS; kind++)
 		check_runner(&checking, kind);
-	check_parent(&checking, "metrics", "file", options->metrics_file);
 	return checking.faults;
 }
 

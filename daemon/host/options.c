@@ -52,8 +52,6 @@ static const char usage[] =
         "  --map-size BYTES       address space of the store (17179869184)\n"
         "  --history-days N       for which answers that were replaced can still be asked for (90)\n"
         "  --history-answers N    of each problem that are kept longer than that (64)\n"
-        "  --metrics-file FILE    keep a page of metrics there, for a textfile collector\n"
-        "  --metrics-interval SECONDS  between two writes of it (15)\n"
         "  --check-config         read the configuration, say what is wrong with it or missing, and end\n"
         "  --check-store          check the store in --state-dir, say what was found, and end\n"
         "  --help, --version\n";
@@ -260,8 +258,6 @@ static const struct setting settings[] = {
         {"background", "queue", "background-queue", TYPE_NUMBER, false, FIELD(background_queue), 1, 1 << 16},
         {"background", "load", "background-load", TYPE_NUMBER, true, FIELD(background_load), 0, 100},
         {"background", "wait", "background-wait", TYPE_SECONDS, true, FIELD(background_wait_ns), 0, 0},
-        {"metrics", "file", "metrics-file", TYPE_PATH, true, FIELD(metrics_file), 0, 0},
-        {"metrics", "interval", "metrics-interval", TYPE_SECONDS, true, FIELD(metrics_interval_ns), 0, 0},
 };
 
 enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
@@ -443,7 +439,6 @@ void options_init(struct options *options)
 	options->background_queue = 256;
 	options->background_load = 20;
 	options->background_wait_ns = 30ULL * SECOND_NS;
-	options->metrics_interval_ns = 15ULL * SECOND_NS;
 	options->log_level = LOG_LEVEL_INFO;
 	options->deadline_ns[STAGE_HELLO] = 30ULL * SECOND_NS;
 	options->deadline_ns[STAGE_SPACE] = 10ULL * SECOND_NS;

@@ -54,8 +54,6 @@ struct options {
 	uint64_t clients_max;
 	uint64_t clients_per_user;
 	uint64_t jobs_per_user; /* queued or running; 0: no bound */
-	char metrics_file[256]; /* "": none */
-	uint64_t metrics_interval_ns;
 	int log_level;
 	uint64_t given;            /* a bit for each setting that a file or a flag set */
 	struct rlimit descriptors; /* RLIMIT_NOFILE as it was given to the daemon; zero: unknown */

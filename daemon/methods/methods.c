@@ -7,7 +7,7 @@
 
 #include "daemon/methods/code.h"
 #include "daemon/methods/export.h"
-#include "daemon/methods/metrics.h"
+#include "daemon/methods/status.h"
 #include "proto/clock.h"
 
 /* ---- hello ---- */

@@ -1,21 +1,11 @@
-#include "daemon/methods/metrics.h"
-
-#include <errno.h>
-#include <fcntl.h>
+/* Figures for a monitoring system: counted where things happen, written as a page in the Prometheus text format. */
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "daemon/host/bug.h"
-#include "daemon/host/timer.h"
+#include "daemon/methods/status.h"
 #include "proto/clock.h"
-
-/* ---- the page ---- */
 
 static void head(FILE *page, const char *name, const char *type, const char *help)
 {
@@ -147,7 +137,8 @@ static void write_sessions(FILE *page, const struct server *server)
 	labelled(page, "sessions_refused_total", "short", "descriptors", server->undescribed);
 }
 
-char *metrics_page(struct reports *reports, size_t *length)
+/* To be freed; NULL when out of memory. */
+static char *metrics_page(struct reports *reports, size_t *length)
 {
 	const struct context *context = reports->context;
 	char *text = NULL;
@@ -191,114 +182,4 @@ void method_metrics(void *group, struct session *session, const struct ft_envelo
 	reply.page = (struct ft_view){(const uint8_t *)text, length};
 	session_reply(session, envelope->id, &ft_metrics_reply_message, &reply);
 	free(text);
-}
-
-/* ---- the file ---- */
-
-/* On a thread of the loop's pool, since a disk may be slow. Beside the file, then in its place: whoever reads
- * it never sees a half. */
-static void write_file(uv_work_t *work)
-{
-	struct metrics_file *file = work->data;
-	char beside[sizeof(file->path) + 8];
-	struct stat facts;
-	int descriptor;
-
-	file->fault = 0;
-	/* Nothing but a file is replaced: a daemon that root runs could take /dev/null away from everybody. */
-	if (lstat(file->path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
-		file->fault = EEXIST;
-		return;
-	}
-	(void)snprintf(beside, sizeof(beside), "%s.new", file->path);
-	descriptor = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (descriptor < 0) {
-		file->fault = errno;
-		return;
-	}
-	errno = EIO;
-	/* Whatever the daemon's own mask: the collector is another user. */
-	if (fchmod(descriptor, 0644) != 0 ||
-	        write(descriptor, file->text, file->length) != (ssize_t)file->length)
-		file->fault = errno;
-	if (close(descriptor) != 0 && file->fault == 0)
-		file->fault = errno;
-	if (file->fault == 0 && rename(beside, file->path) != 0)
-		file->fault = errno;
-	if (file->fault != 0)
-		(void)unlink(beside);
-}
-
-static void written(uv_work_t *work, int status)
-{
-	struct metrics_file *file = work->data;
-	const struct log *log = file->reports->context->log;
-
-	(void)status;
-	file->writing = false;
-	free(file->text);
-	file->text = NULL;
-	if (file->fault != 0 && !file->failed)
-		log_line(log, LOG_LEVEL_WARNING, "metrics cannot be written file=%s: %s", file->path,
-		        strerror(file->fault));
-	else if (file->fault == 0 && file->failed)
-		log_line(log, LOG_LEVEL_INFO, "metrics are written again file=%s", file->path);
-	file->failed = file->fault != 0;
-}
-
-static void begin_write(uv_timer_t *timer)
-{
-	struct metrics_file *file = timer->data;
-	sigset_t all, before;
-	int status;
-
-	if (file->writing)
-		return;
-	file->text = metrics_page(file->reports, &file->length);
-	if (file->text == NULL)
-		return; /* the next time, perhaps */
-	(void)snprintf(file->path, sizeof(file->path), "%s", file->reports->context->options->metrics_file);
-	file->writing = true;
-	/* The first time starts threads, and they inherit what is held back: signals are the loop thread's. */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	status = uv_queue_work(timer->loop, &file->work, write_file, written);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (status != 0) {
-		file->writing = false;
-		free(file->text);
-		file->text = NULL;
-	}
-}
-
-void metrics_file_configure(struct metrics_file *file)
-{
-	const struct options *options = file->reports->context->options;
-	uint64_t interval_ms = options->metrics_interval_ns / 1000000;
-
-	if (interval_ms == 0)
-		interval_ms = 1;
-	if (options->metrics_file[0] != '\0')
-		timer_repeat(&file->timer, begin_write, 0, interval_ms);
-	else
-		(void)uv_timer_stop(&file->timer);
-}
-
-int metrics_file_init(struct metrics_file *file, struct reports *reports, struct ft_error *error)
-{
-	int status;
-
-	*file = (struct metrics_file){.reports = reports};
-	status = uv_timer_init(reports->context->server->loop, &file->timer);
-	if (status != 0)
-		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
-	file->timer.data = file;
-	file->work.data = file;
-	metrics_file_configure(file);
-	return 0;
-}
-
-void metrics_file_stop(struct metrics_file *file)
-{
-	uv_close((uv_handle_t *)&file->timer, NULL);
 }

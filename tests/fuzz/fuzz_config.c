@@ -18,7 +18,6 @@ static void must_be_in_bounds(const struct options *options)
 {
 	MUST(memchr(options->socket, '\0', sizeof(options->socket)) != NULL);
 	MUST(memchr(options->state_dir, '\0', sizeof(options->state_dir)) != NULL);
-	MUST(memchr(options->metrics_file, '\0', sizeof(options->metrics_file)) != NULL);
 	MUST(options->clients_max >= 1 && options->clients_max <= 1 << 20);
 	MUST(options->clients_per_user >= 1 && options->clients_per_user <= 1 << 20);
 	MUST(options->jobs_per_user <= 1 << 20);

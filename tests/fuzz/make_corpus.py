@@ -153,7 +153,7 @@ def configs():
     # Every key, with the value that stands there for an example.
     text("all", *[line[1:] if line.startswith("#") and not line.startswith("# ") and " = " in line else line
                   for line in lines if not line.startswith("# ")])
-    text("comments", "; a", "# b", "[daemon] ; c", "log_level = debug ; d", "", "[metrics]", "file=/x.prom")
+    text("comments", "; a", "# b", "[daemon] ; c", "log_level = debug ; d", "", "[queue]", "path=/x")
     text("indented", "[daemon]", "  max_clients = 17", "\tlog_level : info")
     text("unknown-key", "[daemon]", "max_client = 1")
     text("unknown-section", "[demon]", "max_clients = 1")

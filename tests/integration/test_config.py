@@ -48,7 +48,6 @@ def test_the_example_is_sound():
     ("runner", "cpu = /no/such/runner", "a program that can be run"),
     ("runner", "cuda = /etc/passwd", "a program that can be run"),
     ("runner", "hip = /usr/bin", "a program that can be run"),
-    ("metrics", "file = /no/such/place/m.prom", "in a directory that is there"),
 ])
 def test_what_the_host_does_not_bear_out_is_a_fault(tmp_path, section, line, word):
     path = tmp_path / "flytuned.conf"
@@ -59,7 +58,7 @@ def test_what_the_host_does_not_bear_out_is_a_fault(tmp_path, section, line, wor
     assert done.stderr == f"flytuned: {path}: {section}.{key} is {value}; it must be {word}\n"
     # As an option it is the same fault.
     option = f"--runner={key}={value}" if section == "runner" else \
-        f"--{'metrics-' if section == 'metrics' else ''}{key.replace('_', '-')}={value}"
+        f"--{key.replace('_', '-')}={value}"
     done = check("--config", "/dev/null", option)
     assert done.returncode == 2 and word in done.stderr
 
@@ -164,7 +163,7 @@ def test_a_reload_changes_what_can_change_live_and_tells_the_manager(daemons, ru
         daemon.spawn(daemon.short / "notify")
         manager.until("READY=1")
         path.write_text(f"[daemon]\nlog_level = debug\nmax_clients = 7\nadmin_group = {GROUPS[0]}\n"
-                        f"[queue]\njobs_per_user = 1\n[metrics]\nfile = {tmp_path}/flytuned.prom\ninterval = 0.05\n")
+                        f"[queue]\njobs_per_user = 1\n")
         daemon.process.send_signal(signal.SIGHUP)
         said = manager.until("READY=1")
         assert said[0].startswith("RELOADING=1\nMONOTONIC_USEC=")
@@ -173,7 +172,6 @@ def test_a_reload_changes_what_can_change_live_and_tells_the_manager(daemons, ru
         assert GROUPS[0] in daemon.status()["access"]
         daemon.lookup()
         daemon.heard("debug: session opened")
-        harness.until(lambda: (tmp_path / "flytuned.prom").exists(), "metrics are written")
         # With a fault in the file all stays as it was.
         path.write_text("[daemon]\nlog_level = loud\n")
         daemon.process.send_signal(signal.SIGHUP)

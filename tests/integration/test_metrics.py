@@ -1,6 +1,8 @@
-"""What an operator sees: metrics, on request and in a file, and the status."""
+"""What an operator sees: metrics and the status."""
 import os
 import re
+import shlex
+import subprocess
 
 import harness
 from harness import problem, shape
@@ -95,41 +97,15 @@ def test_pipelined_lookups_are_all_in_the_histogram(daemon):
     assert metrics(daemon)["flytune_lookup_seconds_count"] == 1000
 
 
-def test_a_file_for_the_collector_is_kept_and_never_half(daemons, runner, tmp_path):
+def test_the_timers_service_keeps_the_figures_in_a_file(daemon, tmp_path):
+    unit = (harness.TOP / "systemd/metrics/flytuned-metrics.service").read_text()
+    words = shlex.split(re.search("^ExecStart=(.*)$", unit, re.M)[1])
+    tool = harness.program("flytunectl")
+    subprocess.run(words, cwd=tmp_path, check=True, umask=0o022, timeout=harness.DEADLINE,
+                   env={**os.environ, "FLYTUNE_SOCKET": str(daemon.path), "PATH": f"{tool.parent}:{os.environ['PATH']}"})
+    assert [path.name for path in tmp_path.glob("*.prom*")] == ["flytuned.prom"]
     path = tmp_path / "flytuned.prom"
-    daemon = daemons(runner, arguments=["--metrics-file", path, "--metrics-interval", "0.01"]).start()
-    harness.until(path.exists, "the file is there")
-    last = 0
-    for _ in range(200):
-        figures = parse(path.read_text())
-        assert figures["flytune_uptime_seconds"] >= last
-        last = figures["flytune_uptime_seconds"]
-        daemon_lookup = figures["flytune_lookup_seconds_count"]
-    assert daemon_lookup == 0
-    assert path.stat().st_mode & 0o777 == 0o644, "the collector is another user"
-    daemon.lookup()
-    harness.until(lambda: parse(path.read_text())["flytune_lookup_seconds_count"] == 1, "the file is brought up to date")
-
-
-def test_a_file_that_cannot_be_written_costs_one_line_and_nothing_else(daemons, runner, tmp_path):
-    folder = tmp_path / "later"
-    path = folder / "flytuned.prom"
-    daemon = daemons(runner, arguments=["--metrics-file", path, "--metrics-interval", "0.01"]).start()
-    daemon.heard("metrics cannot be written")
-    for _ in range(20):
-        daemon.lookup()
-    assert daemon.log().count("metrics cannot be written") == 1
-    folder.mkdir()
-    daemon.heard("metrics are written again")
-    parse(path.read_text())
-
-
-def test_a_metrics_file_never_takes_the_place_of_what_is_no_file(daemons, runner, tmp_path):
-    path = tmp_path / "flytuned.prom"
-    os.mkfifo(path)
-    daemon = daemons(runner, arguments=["--metrics-file", path, "--metrics-interval", "0.01"]).start()
-    daemon.heard("metrics cannot be written")
-    assert path.is_fifo() and list(tmp_path.glob("*.new")) == []
+    assert parse(path.read_text())["flytune_sessions"] == 1 and path.stat().st_mode & 0o777 == 0o644
 
 
 def test_the_status_tells_stale_answers_and_what_is_missed(daemons, runner):

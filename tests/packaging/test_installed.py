@@ -13,6 +13,7 @@ import roots
 
 UNITS = ("flytuned.service", "flytuned.socket", "flytuned-devices.service")
 DROP_INS = ("amd-apu.conf", "cpu-only.conf", "shared-cpus.conf")
+METRICS = ("flytuned-metrics.service", "flytuned-metrics.timer")
 PAGES = ("flytuned.8", "flytunectl.1", "flytune.7", "flytune-client.3")
 
 
@@ -65,7 +66,7 @@ def test_every_file_has_its_place(stage, prefix):
         "share/doc/flytuned/board.h": 0o644,
         "share/doc/flytune/examples/lookup.c": 0o644,
         "share/flytune/models.json": 0o644,
-        **{f"share/flytune/systemd/{name}": 0o644 for name in DROP_INS},
+        **{f"share/flytune/systemd/{name}": 0o644 for name in DROP_INS + METRICS},
     }
     if (harness.BUILD / "man" / "flytuned.8").exists():
         expected.update({f"share/man/man{name[-1]}/{name}": 0o644 for name in PAGES})
