@@ -8,10 +8,7 @@
 const char hip_kind[] = "cuda";
 const char hip_rtc_name[] = "nvrtc";
 
-#define SYMBOL(name, cuda)                            \
-	{                                             \
-		"cu" cuda, offsetof(struct hip, name) \
-	}
+#define SYMBOL(name, cuda, ...) {"cu" cuda, offsetof(struct hip, name)},
 #define PART(cuda, index)                                                                \
 	{                                                                                \
 		"cu" cuda, offsetof(struct hip, part) + (index) * sizeof(void (*)(void)) \
@@ -19,45 +16,9 @@ const char hip_rtc_name[] = "nvrtc";
 
 enum { PART_RETAIN, PART_SET_CURRENT, PART_INSTANTIATE, PART_ERROR };
 
-static const struct hip_symbol symbols[] = {
-        SYMBOL(Init, "Init"),
-        SYMBOL(GetDeviceCount, "DeviceGetCount"),
-        SYMBOL(DeviceGetPCIBusId, "DeviceGetPCIBusId"),
-        SYMBOL(DeviceGetAttribute, "DeviceGetAttribute"),
-        SYMBOL(DeviceTotalMem, "DeviceTotalMem_v2"),
-        SYMBOL(DeviceGetName, "DeviceGetName"),
-        SYMBOL(DriverGetVersion, "DriverGetVersion"),
-        SYMBOL(RuntimeGetVersion, "DriverGetVersion"),
-        SYMBOL(MemGetInfo, "MemGetInfo_v2"),
-        SYMBOL(Malloc, "MemAlloc_v2"),
-        SYMBOL(Free, "MemFree_v2"),
-        SYMBOL(MemcpyHtoD, "MemcpyHtoD_v2"),
-        SYMBOL(MemcpyDtoH, "MemcpyDtoH_v2"),
-        SYMBOL(MemcpyDtoDAsync, "MemcpyDtoDAsync_v2"),
-        SYMBOL(MemsetD8Async, "MemsetD8Async"),
-        SYMBOL(ModuleLoadData, "ModuleLoadData"),
-        SYMBOL(ModuleUnload, "ModuleUnload"),
-        SYMBOL(ModuleGetFunction, "ModuleGetFunction"),
-        SYMBOL(FuncGetAttribute, "FuncGetAttribute"),
-        SYMBOL(ModuleLaunchKernel, "LaunchKernel"),
-        SYMBOL(StreamCreateWithFlags, "StreamCreate"),
-        SYMBOL(StreamDestroy, "StreamDestroy_v2"),
-        SYMBOL(StreamSynchronize, "StreamSynchronize"),
-        SYMBOL(StreamBeginCapture, "StreamBeginCapture_v2"),
-        SYMBOL(StreamEndCapture, "StreamEndCapture"),
-        SYMBOL(GraphLaunch, "GraphLaunch"),
-        SYMBOL(GraphExecDestroy, "GraphExecDestroy"),
-        SYMBOL(GraphDestroy, "GraphDestroy"),
-        SYMBOL(EventCreateWithFlags, "EventCreate"),
-        SYMBOL(EventRecord, "EventRecord"),
-        SYMBOL(EventSynchronize, "EventSynchronize"),
-        SYMBOL(EventElapsedTime, "EventElapsedTime"),
-        SYMBOL(EventDestroy, "EventDestroy_v2"),
-        PART("DevicePrimaryCtxRetain", PART_RETAIN),
-        PART("CtxSetCurrent", PART_SET_CURRENT),
-        PART("GraphInstantiateWithFlags", PART_INSTANTIATE),
-        PART("GetErrorString", PART_ERROR),
-};
+static const struct hip_symbol symbols[] = {PART("DevicePrimaryCtxRetain", PART_RETAIN),
+        PART("CtxSetCurrent", PART_SET_CURRENT), PART("GraphInstantiateWithFlags", PART_INSTANTIATE),
+        PART("GetErrorString", PART_ERROR), HIP_CALLS(SYMBOL)};
 
 /* A device's primary context is retained by the first call and kept until the process ends. */
 static hip_error set_device(const struct hip *hip, int device)
@@ -115,21 +76,10 @@ int hip_load(struct hip *hip, struct ft_error *error)
 	return hip_fill(hip, &loader, error);
 }
 
-#define RTC(name)                                             \
-	{                                                     \
-		"nvrtc" #name, offsetof(struct hip_rtc, name) \
-	}
+#define RTC(name, cuda, ...) {"nvrtc" cuda, offsetof(struct hip_rtc, name)},
 
 static const struct hip_symbol rtc_symbols[] = {
-        RTC(Version),
-        RTC(CreateProgram),
-        RTC(CompileProgram),
-        RTC(GetProgramLogSize),
-        RTC(GetProgramLog),
-        {"nvrtcGetCUBINSize", offsetof(struct hip_rtc, GetCodeSize)},
-        {"nvrtcGetCUBIN", offsetof(struct hip_rtc, GetCode)},
-        RTC(DestroyProgram),
-        RTC(GetErrorString),
+        HIP_RTC_CALLS(RTC){"nvrtcGetErrorString", offsetof(struct hip_rtc, GetErrorString)},
 };
 
 int hip_rtc_load(struct hip_rtc *rtc, struct ft_error *error)

@@ -50,50 +50,70 @@ enum hip_function_attribute {
 	HIP_FUNCTION_ATTRIBUTE_COUNT,
 };
 
+/* The calls that are the same in both but for their names: HIP's, CUDA's, arguments. */
+#define HIP_CALLS(CALL)                                                                                      \
+	CALL(Init, "Init", unsigned flags)                                                                   \
+	CALL(GetDeviceCount, "DeviceGetCount", int *count)                                                   \
+	CALL(DeviceGetPCIBusId, "DeviceGetPCIBusId", char *text, int size, int device)                       \
+	CALL(DeviceGetAttribute, "DeviceGetAttribute", int *value, int attribute, int device)                \
+	CALL(DeviceTotalMem, "DeviceTotalMem_v2", size_t *bytes, int device)                                 \
+	CALL(DeviceGetName, "DeviceGetName", char *text, int size, int device)                               \
+	CALL(DriverGetVersion, "DriverGetVersion", int *version)                                             \
+	CALL(RuntimeGetVersion, "DriverGetVersion", int *version)                                            \
+	CALL(MemGetInfo, "MemGetInfo_v2", size_t *available, size_t *total)                                  \
+	CALL(Malloc, "MemAlloc_v2", void **memory, size_t size)                                              \
+	CALL(Free, "MemFree_v2", void *memory)                                                               \
+	CALL(MemcpyHtoD, "MemcpyHtoD_v2", void *to, void *from, size_t size)                                 \
+	CALL(MemcpyDtoH, "MemcpyDtoH_v2", void *to, void *from, size_t size)                                 \
+	CALL(MemcpyDtoDAsync, "MemcpyDtoDAsync_v2", void *to, void *from, size_t size, hip_stream stream)    \
+	CALL(MemsetD8Async, "MemsetD8Async", void *to, unsigned char value, size_t count, hip_stream stream) \
+	CALL(ModuleLoadData, "ModuleLoadData", hip_module *module, const void *image)                        \
+	CALL(ModuleUnload, "ModuleUnload", hip_module module)                                                \
+	CALL(ModuleGetFunction, "ModuleGetFunction", hip_function *function, hip_module module,              \
+	        const char *name)                                                                            \
+	CALL(FuncGetAttribute, "FuncGetAttribute", int *value, int attribute, hip_function function)         \
+	CALL(ModuleLaunchKernel, "LaunchKernel", hip_function function, unsigned grid_x, unsigned grid_y,    \
+	        unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,      \
+	        hip_stream stream, void **arguments, void **extra)                                           \
+	CALL(StreamCreateWithFlags, "StreamCreate", hip_stream *stream, unsigned flags)                      \
+	CALL(StreamDestroy, "StreamDestroy_v2", hip_stream stream)                                           \
+	CALL(StreamSynchronize, "StreamSynchronize", hip_stream stream)                                      \
+	CALL(StreamBeginCapture, "StreamBeginCapture_v2", hip_stream stream, int mode)                       \
+	CALL(StreamEndCapture, "StreamEndCapture", hip_stream stream, hip_graph *graph)                      \
+	CALL(GraphLaunch, "GraphLaunch", hip_graph_exec exec, hip_stream stream)                             \
+	CALL(GraphExecDestroy, "GraphExecDestroy", hip_graph_exec exec)                                      \
+	CALL(GraphDestroy, "GraphDestroy", hip_graph graph)                                                  \
+	CALL(EventCreateWithFlags, "EventCreate", hip_event *event, unsigned flags)                          \
+	CALL(EventRecord, "EventRecord", hip_event event, hip_stream stream)                                 \
+	CALL(EventSynchronize, "EventSynchronize", hip_event event)                                          \
+	CALL(EventElapsedTime, "EventElapsedTime", float *milliseconds, hip_event start, hip_event stop)     \
+	CALL(EventDestroy, "EventDestroy_v2", hip_event event)
+
+/* Of the run-time compilers. */
+#define HIP_RTC_CALLS(CALL)                                                                              \
+	CALL(Version, "Version", int *major, int *minor)                                                 \
+	CALL(CreateProgram, "CreateProgram", hip_program *program, const char *source, const char *name, \
+	        int headers, const char **header, const char **include_name)                             \
+	CALL(CompileProgram, "CompileProgram", hip_program program, int options, const char **option)    \
+	CALL(GetProgramLogSize, "GetProgramLogSize", hip_program program, size_t *size)                  \
+	CALL(GetProgramLog, "GetProgramLog", hip_program program, char *log)                             \
+	CALL(GetCodeSize, "GetCUBINSize", hip_program program, size_t *size)                             \
+	CALL(GetCode, "GetCUBIN", hip_program program, char *code)                                       \
+	CALL(DestroyProgram, "DestroyProgram", hip_program *program)
+
+#define HIP_MEMBER(name, cuda, ...) hip_error (*name)(__VA_ARGS__);
+
 struct hip {
 	const char *kind;                 /* "hip" or "cuda" */
 	char library[256], rtc_path[256]; /* the files found */
 	int attribute[HIP_ATTRIBUTE_COUNT];
 	int function_attribute[HIP_FUNCTION_ATTRIBUTE_COUNT];
 
-	hip_error (*Init)(unsigned flags);
-	hip_error (*GetDeviceCount)(int *count);
-	/* Makes the device's context, if it has none yet, and the calling thread's own. */
+	HIP_CALLS(HIP_MEMBER)
+	/* What the libraries do each in its own way; SetDevice makes the device's context, if it has none yet, and the calling
+	 * thread's own. */
 	hip_error (*SetDevice)(const struct hip *hip, int device);
-	hip_error (*DeviceGetPCIBusId)(char *text, int size, int device);
-	hip_error (*DeviceGetAttribute)(int *value, int attribute, int device);
-	hip_error (*DeviceTotalMem)(size_t *bytes, int device);
-	hip_error (*DeviceGetName)(char *text, int size, int device);
-	hip_error (*DriverGetVersion)(int *version);
-	hip_error (*RuntimeGetVersion)(int *version);
-	hip_error (*MemGetInfo)(size_t *available, size_t *total);
-	hip_error (*Malloc)(void **memory, size_t size);
-	hip_error (*Free)(void *memory);
-	hip_error (*MemcpyHtoD)(void *to, void *from, size_t size);
-	hip_error (*MemcpyDtoH)(void *to, void *from, size_t size);
-	hip_error (*MemcpyDtoDAsync)(void *to, void *from, size_t size, hip_stream stream);
-	hip_error (*MemsetD8Async)(void *to, unsigned char value, size_t count, hip_stream stream);
-	hip_error (*ModuleLoadData)(hip_module *module, const void *image);
-	hip_error (*ModuleUnload)(hip_module module);
-	hip_error (*ModuleGetFunction)(hip_function *function, hip_module module, const char *name);
-	hip_error (*FuncGetAttribute)(int *value, int attribute, hip_function function);
-	hip_error (*ModuleLaunchKernel)(hip_function function, unsigned grid_x, unsigned grid_y,
-	        unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-	        hip_stream stream, void **arguments, void **extra);
-	hip_error (*StreamCreateWithFlags)(hip_stream *stream, unsigned flags);
-	hip_error (*StreamDestroy)(hip_stream stream);
-	hip_error (*StreamSynchronize)(hip_stream stream);
-	hip_error (*StreamBeginCapture)(hip_stream stream, int mode);
-	hip_error (*StreamEndCapture)(hip_stream stream, hip_graph *graph);
 	hip_error (*GraphInstantiate)(const struct hip *hip, hip_graph_exec *exec, hip_graph graph);
-	hip_error (*GraphLaunch)(hip_graph_exec exec, hip_stream stream);
-	hip_error (*GraphExecDestroy)(hip_graph_exec exec);
-	hip_error (*GraphDestroy)(hip_graph graph);
-	hip_error (*EventCreateWithFlags)(hip_event *event, unsigned flags);
-	hip_error (*EventRecord)(hip_event event, hip_stream stream);
-	hip_error (*EventSynchronize)(hip_event event);
-	hip_error (*EventElapsedTime)(float *milliseconds, hip_event start, hip_event stop);
-	hip_error (*EventDestroy)(hip_event event);
 	const char *(*GetErrorString)(const struct hip *hip, hip_error error);
 
 	/* What the calls above that take the table are made of; each library's own. */
@@ -107,15 +127,7 @@ struct hip_rtc {
 	 * HIP's registers its options twice and aborts. It may open devices, so only a compiling process
 	 * calls it. */
 	hip_error (*Wake)(int *ignored);
-	hip_error (*Version)(int *major, int *minor);
-	hip_error (*CreateProgram)(hip_program *program, const char *source, const char *name, int headers,
-	        const char **header, const char **include_name);
-	hip_error (*CompileProgram)(hip_program program, int options, const char **option);
-	hip_error (*GetProgramLogSize)(hip_program program, size_t *size);
-	hip_error (*GetProgramLog)(hip_program program, char *log);
-	hip_error (*GetCodeSize)(hip_program program, size_t *size);
-	hip_error (*GetCode)(hip_program program, char *code);
-	hip_error (*DestroyProgram)(hip_program *program);
+	HIP_RTC_CALLS(HIP_MEMBER)
 	const char *(*GetErrorString)(hip_error error);
 };
 

@@ -7,10 +7,7 @@
 const char hip_kind[] = "hip";
 const char hip_rtc_name[] = "hiprtc";
 
-#define SYMBOL(name)                                    \
-	{                                               \
-		"hip" #name, offsetof(struct hip, name) \
-	}
+#define SYMBOL(name, cuda, ...) {"hip" #name, offsetof(struct hip, name)},
 #define PART(name, index)                                                                  \
 	{                                                                                  \
 		"hip" #name, offsetof(struct hip, part) + (index) * sizeof(void (*)(void)) \
@@ -18,44 +15,8 @@ const char hip_rtc_name[] = "hiprtc";
 
 enum { PART_SET_DEVICE, PART_INSTANTIATE, PART_ERROR };
 
-static const struct hip_symbol symbols[] = {
-        SYMBOL(Init),
-        SYMBOL(GetDeviceCount),
-        SYMBOL(DeviceGetPCIBusId),
-        SYMBOL(DeviceGetAttribute),
-        SYMBOL(DeviceTotalMem),
-        SYMBOL(DeviceGetName),
-        SYMBOL(DriverGetVersion),
-        SYMBOL(RuntimeGetVersion),
-        SYMBOL(MemGetInfo),
-        SYMBOL(Malloc),
-        SYMBOL(Free),
-        SYMBOL(MemcpyHtoD),
-        SYMBOL(MemcpyDtoH),
-        SYMBOL(MemcpyDtoDAsync),
-        SYMBOL(MemsetD8Async),
-        SYMBOL(ModuleLoadData),
-        SYMBOL(ModuleUnload),
-        SYMBOL(ModuleGetFunction),
-        SYMBOL(FuncGetAttribute),
-        SYMBOL(ModuleLaunchKernel),
-        SYMBOL(StreamCreateWithFlags),
-        SYMBOL(StreamDestroy),
-        SYMBOL(StreamSynchronize),
-        SYMBOL(StreamBeginCapture),
-        SYMBOL(StreamEndCapture),
-        SYMBOL(GraphLaunch),
-        SYMBOL(GraphExecDestroy),
-        SYMBOL(GraphDestroy),
-        SYMBOL(EventCreateWithFlags),
-        SYMBOL(EventRecord),
-        SYMBOL(EventSynchronize),
-        SYMBOL(EventElapsedTime),
-        SYMBOL(EventDestroy),
-        PART(SetDevice, PART_SET_DEVICE),
-        PART(GraphInstantiate, PART_INSTANTIATE),
-        PART(GetErrorString, PART_ERROR),
-};
+static const struct hip_symbol symbols[] = {PART(SetDevice, PART_SET_DEVICE),
+        PART(GraphInstantiate, PART_INSTANTIATE), PART(GetErrorString, PART_ERROR), HIP_CALLS(SYMBOL)};
 
 static hip_error set_device(const struct hip *hip, int device)
 {
@@ -111,21 +72,10 @@ int hip_load(struct hip *hip, struct ft_error *error)
 	return hip_fill(hip, &loader, error);
 }
 
-#define RTC(name)                                              \
-	{                                                      \
-		"hiprtc" #name, offsetof(struct hip_rtc, name) \
-	}
+#define RTC(name, cuda, ...) {"hiprtc" #name, offsetof(struct hip_rtc, name)},
 
 static const struct hip_symbol rtc_symbols[] = {
-        RTC(Version),
-        RTC(CreateProgram),
-        RTC(CompileProgram),
-        RTC(GetProgramLogSize),
-        RTC(GetProgramLog),
-        RTC(GetCodeSize),
-        RTC(GetCode),
-        RTC(DestroyProgram),
-        RTC(GetErrorString),
+        HIP_RTC_CALLS(RTC){"hiprtcGetErrorString", offsetof(struct hip_rtc, GetErrorString)},
 };
 
 int hip_rtc_load(struct hip_rtc *rtc, struct ft_error *error)
