@@ -1,0 +1,139 @@
+/* Who is in the race, what is known of each, and what is said of it. */
+#include "kernels/runner/internal.h"
+
+#include <stdio.h>
+
+struct ft_runner_event run_event(const struct run *run, const char *word, size_t trial)
+{
+	struct ft_runner_event event = {.job = run->sweep->job, .trial = trial};
+	snprintf(event.event, sizeof(event.event), "%s", word);
+	return event;
+}
+
+void run_tell(struct run *run, const struct ft_runner_event *event)
+{
+	run->listener->event(run->listener->context, event);
+}
+
+void run_tell_stage(struct run *run, const char *stage)
+{
+	struct ft_runner_event event = run_event(run, "stage", 0);
+	snprintf(event.stage, sizeof(event.stage), "%s", stage);
+	run_tell(run, &event);
+}
+
+void run_tell_begin(struct run *run, const char *stage, size_t trial)
+{
+	struct ft_runner_event event = run_event(run, "begin", trial);
+	snprintf(event.stage, sizeof(event.stage), "%s", stage);
+	run_tell(run, &event);
+}
+
+bool run_cancelled(const struct run *run)
+{
+	return run->listener->cancelled(run->listener->context);
+}
+
+bool run_can_win(const struct ft_sweep_trial *trial)
+{
+	return !trial->out && !trial->dropped;
+}
+
+bool run_is_measured(const struct run *run, size_t index)
+{
+	const struct ft_sweep *sweep = run->sweep;
+	const struct ft_sweep_trial *trial = &sweep->trial[index];
+	if (trial->out || !trial->verified || !run_is_built(run, index))
+		return false;
+	return !trial->dropped ||
+	        (index == sweep->default_index && sweep->rounds > run->fresh &&
+	                run->fresh < sweep->rule.min_rounds);
+}
+
+bool run_is_wanted(const struct run *run, size_t index)
+{
+	const struct ft_sweep_trial *trial = &run->sweep->trial[index];
+	return !trial->out && (!trial->dropped || index == run->sweep->default_index);
+}
+
+bool run_is_built(const struct run *run, size_t index)
+{
+	return run->member[index] >= MEMBER_BUILT;
+}
+
+void run_decide(struct run *run, bool ended, struct ft_decision *decision)
+{
+	struct ft_sweep *sweep = run->sweep;
+	for (size_t i = 0; i < sweep->count; i++) {
+		const struct ft_sweep_trial *trial = &sweep->trial[i];
+		/* What the budget did not suffice to verify is no contender. */
+		run->contender[i] = (struct ft_contender){.out = trial->out || !trial->verified,
+		        .dropped = trial->dropped,
+		        .sample_ps = trial->sample_ps};
+	}
+	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->default_index, sweep->rounds, ended,
+	        sweep->standing, decision);
+}
+
+void run_drop_the_worse(struct run *run)
+{
+	struct ft_sweep *sweep = run->sweep;
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!sweep->standing[i].drop || !run_can_win(&sweep->trial[i]))
+			continue;
+		sweep->trial[i].dropped = true;
+		struct ft_runner_event event = run_event(run, "dropped", i);
+		event.round = sweep->rounds;
+		snprintf(event.reason, sizeof(event.reason), "%.1f %% slower than the best, at least %.1f %%",
+		        (sweep->standing[i].ratio - 1) * 100, (sweep->standing[i].ratio_low - 1) * 100);
+		run_tell(run, &event);
+	}
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!sweep->standing[i].revive || !sweep->trial[i].dropped)
+			continue;
+		sweep->trial[i].dropped = false;
+		run->revived = run->revived || !run_is_built(run, i);
+	}
+}
+
+/* A trial that was timed is out after all. Others may have been dropped for being slower than it: they are compared
+ * anew, among themselves. The daemon does the same. */
+static void compare_anew(struct run *run)
+{
+	struct ft_sweep *sweep = run->sweep;
+	struct ft_decision decision;
+	for (size_t i = 0; i < sweep->count; i++) {
+		if (!sweep->trial[i].out && sweep->trial[i].dropped) {
+			sweep->trial[i].dropped = false;
+			run->revived = true;
+		}
+	}
+	run_decide(run, false, &decision);
+	run_drop_the_worse(run);
+}
+
+void run_put_out(struct run *run, size_t index, const char *status, const char *reason)
+{
+	struct ft_sweep_trial *trial = &run->sweep->trial[index];
+	trial->out = true;
+	snprintf(trial->status, sizeof(trial->status), "%s", status);
+	snprintf(trial->reason, sizeof(trial->reason), "%s", reason);
+	struct ft_runner_event event = run_event(run, "out", index);
+	snprintf(event.status, sizeof(event.status), "%s", status);
+	snprintf(event.reason, sizeof(event.reason), "%s", reason);
+	run_tell(run, &event);
+	if (trial->sample_ps)
+		compare_anew(run);
+}
+
+int run_lose(struct run *run, const char *stage, size_t index)
+{
+	run_tell_begin(run, stage, index);
+	return FT_BACKEND_LOST;
+}
+
+int run_reject(struct run *run, const char *stage, size_t index, int result, const struct ft_error *error)
+{
+	run_put_out(run, index, result == 1 ? "wrong" : "failed", error->message);
+	return result == FT_BACKEND_LOST ? run_lose(run, stage, index) : 0;
+}
