@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/lib/alike.h"
 #include "client/lib/answer.h"
 #include "client/lib/cancel.h"
 #include "client/lib/handle.h"
@@ -9,15 +10,24 @@
 #include "client/lib/problem.h"
 #include "client/lib/sized.h"
 
+static int read_change(void *change, const struct client_reply *reply, struct ft_error *error)
+{
+	struct flytune_change *to = change;
+	struct ft_change_reply changed, *from = &changed;
+
+	if (ft_decode(&ft_change_reply_message, reply->body, &changed, error) != 0)
+		return -1;
+	flytune_change_init(to);
+	FT_CHANGE_REPLY(COPY_ALIKE);
+	return 0;
+}
+
 static enum flytune_result change_answer(flytune_client *client, const char *method,
         struct ft_change_request *request, const flytune_problem *problem, const char *device,
         struct flytune_change *change, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct flytune_change read;
-	struct ft_change_reply changed;
-	struct connection *connection;
-	struct ft_envelope reply;
 	struct ft_error error;
 	enum flytune_result code;
 
@@ -28,21 +38,10 @@ static enum flytune_result change_answer(flytune_client *client, const char *met
 		return outcome(out, &error);
 	memcpy(request->kernel, problem->about->kernel, sizeof request->kernel);
 	problem_given(problem, &request->problem);
-	code = client_ask(client, method, &ft_change_request_message, request, &connection, &reply, out);
-	if (code != FLYTUNE_OK)
-		return code;
-	if (ft_decode(&ft_change_reply_message, reply.body, &changed, &error) != 0) {
-		client_drop(client, connection, NULL);
-		return outcome(out, &error);
-	}
-	client_give(client, connection);
-	flytune_change_init(&read);
-	read.generation = changed.generation;
-	read.was_set = changed.was_set;
-	snprintf(read.store, sizeof read.store, "%s", changed.store);
-	if (change != NULL)
+	code = client_ask(client, method, &ft_change_request_message, request, read_change, &read, out);
+	if (code == FLYTUNE_OK && change != NULL)
 		sized_out(change, &read, sizeof read);
-	return FLYTUNE_OK;
+	return code;
 }
 
 enum flytune_result flytune_pin(flytune_client *client, const flytune_problem *problem, const char *device,
@@ -79,14 +78,8 @@ static enum flytune_result set_paused(flytune_client *client, const char *method
 {
 	UNCANCELLED;
 	struct ft_empty request = {0};
-	struct connection *connection;
-	struct ft_envelope reply;
-	enum flytune_result code =
-	        client_ask(client, method, &ft_empty_message, &request, &connection, &reply, out);
 
-	if (code == FLYTUNE_OK)
-		client_give(client, connection);
-	return code;
+	return client_ask(client, method, &ft_empty_message, &request, NULL, NULL, out);
 }
 
 enum flytune_result flytune_pause(flytune_client *client, struct flytune_error *out)

@@ -30,14 +30,15 @@ static int read_launch(
 	return 0;
 }
 
-static int read_code(struct ft_view body, flytune_code_object **object, struct ft_error *error)
+static int read_code(void *to, const struct client_reply *answer, struct ft_error *error)
 {
+	flytune_code_object **object = to;
 	struct ft_code_reply reply;
 	struct ft_code_about about;
 	struct flytune_code_info info;
 	flytune_code_object *made;
 
-	if (ft_decode(&ft_code_reply_message, body, &reply, error) != 0 ||
+	if (ft_decode(&ft_code_reply_message, answer->body, &reply, error) != 0 ||
 	        ft_decode(&ft_code_about_message, reply.about, &about, error) != 0)
 		return -1;
 	if (reply.object.length == 0 || about.size != reply.object.length)
@@ -75,10 +76,7 @@ enum flytune_result flytune_code(flytune_client *client, const flytune_problem *
 {
 	UNCANCELLED;
 	struct ft_code_request request = {0};
-	struct connection *connection;
-	struct ft_envelope reply;
 	struct ft_error error;
-	enum flytune_result code;
 
 	REQUIRE(problem, out);
 	REQUIRE(object, out);
@@ -86,15 +84,7 @@ enum flytune_result flytune_code(flytune_client *client, const flytune_problem *
 		return outcome(out, &error);
 	memcpy(request.kernel, problem->about->kernel, sizeof request.kernel);
 	problem_given(problem, &request.problem);
-	code = client_ask(client, "code", &ft_code_request_message, &request, &connection, &reply, out);
-	if (code != FLYTUNE_OK)
-		return code;
-	if (read_code(reply.body, object, &error) != 0) {
-		client_drop(client, connection, NULL);
-		return outcome(out, &error);
-	}
-	client_give(client, connection);
-	return FLYTUNE_OK;
+	return client_ask(client, "code", &ft_code_request_message, &request, read_code, object, out);
 }
 
 const void *flytune_code_data(const flytune_code_object *object, size_t *length)

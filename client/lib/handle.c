@@ -645,15 +645,22 @@ enum call_result client_call_own(flytune_client *client, const char *method, con
 }
 
 enum flytune_result client_ask(flytune_client *client, const char *method, const struct ft_message *message,
-        const void *body, struct connection **connection, struct ft_envelope *reply,
-        struct flytune_error *out)
+        const void *body, int (*read)(void *to, const struct client_reply *reply, struct ft_error *error),
+        void *to, struct flytune_error *out)
 {
+	struct connection *connection;
+	struct ft_envelope reply;
 	struct ft_error error;
 
 	REQUIRE(client, out);
 	client_enter(client);
-	if (client_call(client, method, message, body, clock_after(client->call_timeout_ms), true, connection,
-	            reply, &error) == CALL_DONE)
-		return FLYTUNE_OK;
-	return outcome(out, &error);
+	if (client_call(client, method, message, body, clock_after(client->call_timeout_ms), true,
+	            &connection, &reply, &error) != CALL_DONE)
+		return outcome(out, &error);
+	if (read != NULL && read(to, &(struct client_reply){reply.body, connection}, &error) != 0) {
+		client_drop(client, connection, NULL);
+		return outcome(out, &error);
+	}
+	client_give(client, connection);
+	return FLYTUNE_OK;
 }

@@ -95,11 +95,17 @@ enum call_result client_call_own(flytune_client *client, const char *method, con
         const void *body, uint64_t deadline, connection_notice notice, void *data,
         struct connection **connection, struct ft_envelope *reply, struct ft_error *error);
 
-/* For calls other than lookups: client_enter, client_call and the usual deadline. FLYTUNE_OK, or the error.
- */
+/* A reply that is being read: what is in it lasts until then. */
+struct client_reply {
+	struct ft_view body;
+	const struct connection *connection; /* it came from */
+};
+
+/* For calls other than lookups: client_enter, client_call with the usual deadline, and all that comes after. `read` takes
+ * what is wanted out of the reply, and returns 0, or -1 with its error for a reply that cannot be: NULL where nothing is. */
 enum flytune_result client_ask(flytune_client *client, const char *method, const struct ft_message *message,
-        const void *body, struct connection **connection, struct ft_envelope *reply,
-        struct flytune_error *out);
+        const void *body, int (*read)(void *to, const struct client_reply *reply, struct ft_error *error),
+        void *to, struct flytune_error *out);
 
 /* A device that the caller may have named: NULL is the client's. Fails if it is too long. */
 int client_device(const flytune_client *client, const char *named, char device[FT_DEVICE_ID_SIZE],

@@ -95,22 +95,24 @@ bool job_request(const struct flytune_job *named, struct ft_job_request *request
 
 /* ---- tune ---- */
 
-static int read_tuned(struct ft_view body, const struct connection *connection, uint64_t *job,
-        struct flytune_answer *answer, struct ft_error *error)
-{
-	struct ft_tune_reply reply;
-	struct flytune_answer known;
+struct tuned {
+	const flytune_problem *problem;
+	struct flytune_job job;
+	struct flytune_answer answer; /* where it is known already, and the job's number 0 */
+};
 
-	if (ft_decode(&ft_tune_reply_message, body, &reply, error) != 0)
+static int read_tuned(void *to, const struct client_reply *answer, struct ft_error *error)
+{
+	struct tuned *tuned = to;
+	struct ft_tune_reply reply;
+
+	if (ft_decode(&ft_tune_reply_message, answer->body, &reply, error) != 0)
 		return -1;
-	*job = reply.job;
-	if (reply.job != 0)
-		return 0;
-	if (answer_read(reply.answer, connection, &known, NULL, NULL, error) != 0)
-		return -1;
-	if (answer != NULL)
-		sized_out(answer, &known, sizeof known);
-	return 0;
+	/* The store of the daemon that acknowledged it. */
+	job_name(&tuned->job, tuned->problem, reply.job, answer->connection->hello.store);
+	return reply.job != 0
+	        ? 0
+	        : answer_read(reply.answer, answer->connection, &tuned->answer, NULL, NULL, error);
 }
 
 enum flytune_result flytune_tune(flytune_client *client, const flytune_problem *problem,
@@ -118,12 +120,9 @@ enum flytune_result flytune_tune(flytune_client *client, const flytune_problem *
         struct flytune_error *out)
 {
 	UNCANCELLED;
-	struct flytune_job named;
-	uint64_t number;
+	struct tuned tuned = {.problem = problem};
 	struct flytune_tune_options options;
 	struct ft_tune_request request = {0};
-	struct connection *connection;
-	struct ft_envelope reply;
 	struct ft_error error;
 	enum flytune_result code;
 
@@ -145,17 +144,12 @@ enum flytune_result flytune_tune(flytune_client *client, const flytune_problem *
 	request.priority = options.priority;
 	if (options.budget_ms > 0)
 		request.budget_ns = (uint64_t)options.budget_ms * CLOCK_MS;
-	code = client_ask(client, "tune", &ft_tune_request_message, &request, &connection, &reply, out);
+	code = client_ask(client, "tune", &ft_tune_request_message, &request, read_tuned, &tuned, out);
 	if (code != FLYTUNE_OK)
 		return code;
-	if (read_tuned(reply.body, connection, &number, answer, &error) != 0) {
-		client_drop(client, connection, NULL);
-		return outcome(out, &error);
-	}
-	/* The store of the daemon that acknowledged it. */
-	job_name(&named, problem, number, connection->hello.store);
-	client_give(client, connection);
-	sized_out(job, &named, sizeof named);
+	if (answer != NULL && tuned.job.job == 0)
+		sized_out(answer, &tuned.answer, sizeof tuned.answer);
+	sized_out(job, &tuned.job, sizeof tuned.job);
 	return FLYTUNE_OK;
 }
 
@@ -164,17 +158,11 @@ enum flytune_result flytune_cancel(
 {
 	UNCANCELLED;
 	struct ft_job_request request;
-	struct connection *connection;
-	struct ft_envelope reply;
-	enum flytune_result code;
 
 	REQUIRE(job, out);
 	if (!job_request(job, &request))
 		return outcome_unsized(out, "flytune_job");
-	code = client_ask(client, "cancel", &ft_job_request_message, &request, &connection, &reply, out);
-	if (code == FLYTUNE_OK)
-		client_give(client, connection);
-	return code;
+	return client_ask(client, "cancel", &ft_job_request_message, &request, NULL, NULL, out);
 }
 
 /* ---- lists ---- */
@@ -194,40 +182,37 @@ static int read_job(struct ft_view data, void *element, struct ft_error *error)
 	return 0;
 }
 
+static int read_jobs(void *to, const struct client_reply *reply, struct ft_error *error)
+{
+	flytune_job_list **list = to;
+	flytune_job_list *made = calloc(1, sizeof *made);
+	struct ft_jobs_reply jobs;
+	void *array = NULL;
+
+	if (made == NULL)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	if (ft_decode(&ft_jobs_reply_message, reply->body, &jobs, error) != 0 ||
+	        list_read(jobs.jobs, sizeof *made->job, read_job, &array, &made->count, error) != 0) {
+		free(made);
+		return -1;
+	}
+	made->job = array;
+	for (size_t i = 0; i < made->count; i++)
+		snprintf(made->job[i].store, sizeof made->job[i].store, "%s", reply->connection->hello.store);
+	*list = made;
+	return 0;
+}
+
 enum flytune_result flytune_jobs(flytune_client *client, const struct flytune_job *job,
         flytune_job_list **list, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct ft_job_request request;
-	struct connection *connection;
-	struct ft_envelope reply;
-	struct ft_jobs_reply jobs;
-	struct ft_error error;
-	void *array = NULL;
-	flytune_job_list *made;
-	enum flytune_result code;
 
 	REQUIRE(list, out);
 	if (!job_request(job, &request))
 		return outcome_unsized(out, "flytune_job");
-	code = client_ask(client, "jobs", &ft_job_request_message, &request, &connection, &reply, out);
-	if (code != FLYTUNE_OK)
-		return code;
-	made = calloc(1, sizeof *made);
-	if (made == NULL)
-		ft_fail(&error, FT_E_MEMORY, "out of memory");
-	if (made == NULL || ft_decode(&ft_jobs_reply_message, reply.body, &jobs, &error) != 0 ||
-	        list_read(jobs.jobs, sizeof *made->job, read_job, &array, &made->count, &error) != 0) {
-		free(made);
-		client_drop(client, connection, NULL);
-		return outcome(out, &error);
-	}
-	made->job = array;
-	for (size_t i = 0; i < made->count; i++)
-		snprintf(made->job[i].store, sizeof made->job[i].store, "%s", connection->hello.store);
-	client_give(client, connection);
-	*list = made;
-	return FLYTUNE_OK;
+	return client_ask(client, "jobs", &ft_job_request_message, &request, read_jobs, list, out);
 }
 
 size_t flytune_job_list_count(const flytune_job_list *list)

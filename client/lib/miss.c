@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/alike.h"
 #include "client/lib/cancel.h"
 #include "client/lib/list.h"
 #include "client/lib/outcome.h"
@@ -16,33 +17,36 @@ struct flytune_miss_list {
 
 static int read_miss(struct ft_view data, void *element, struct ft_error *error)
 {
-	struct flytune_miss *shown = element;
-	struct ft_miss miss;
+	struct flytune_miss *to = element;
+	struct ft_miss miss, *from = &miss;
 
 	if (ft_decode(&ft_miss_message, data, &miss, error) != 0)
 		return -1;
-	flytune_miss_init(shown);
-	snprintf(shown->kernel, sizeof shown->kernel, "%s", miss.kernel);
-	snprintf(shown->device, sizeof shown->device, "%s", miss.device);
-	shown->count = miss.count;
-	shown->first_ago_ns = miss.first_ago_ns;
-	shown->last_ago_ns = miss.last_ago_ns;
-	shown->field_count = values_show(&miss.problem, shown->field);
+	flytune_miss_init(to);
+	FT_MISS(COPY_ALIKE);
+	to->field_count = values_show(&miss.problem, to->field);
 	return 0;
 }
 
-static int read_misses(struct ft_view body, flytune_miss_list *list, struct ft_error *error)
+static int read_misses(void *to, const struct client_reply *reply, struct ft_error *error)
 {
+	flytune_miss_list **list = to;
+	flytune_miss_list *made = calloc(1, sizeof *made);
 	struct ft_misses_reply misses;
 	void *array = NULL;
 
-	if (ft_decode(&ft_misses_reply_message, body, &misses, error) != 0 ||
-	        list_read(misses.misses, sizeof *list->miss, read_miss, &array, &list->count, error) != 0)
+	if (made == NULL)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	if (ft_decode(&ft_misses_reply_message, reply->body, &misses, error) != 0 ||
+	        list_read(misses.misses, sizeof *made->miss, read_miss, &array, &made->count, error) != 0) {
+		free(made);
 		return -1;
-	list->miss = array;
-	flytune_misses_info_init(&list->info);
-	list->info.asked = misses.asked;
-	list->info.forgotten = misses.forgotten;
+	}
+	made->miss = array;
+	flytune_misses_info_init(&made->info);
+	made->info.asked = misses.asked;
+	made->info.forgotten = misses.forgotten;
+	*list = made;
 	return 0;
 }
 
@@ -51,27 +55,9 @@ enum flytune_result flytune_misses(
 {
 	UNCANCELLED;
 	struct ft_misses_request request = {.most = most};
-	struct connection *connection;
-	struct ft_envelope reply;
-	struct ft_error error;
-	flytune_miss_list *made;
-	enum flytune_result code;
 
 	REQUIRE(list, out);
-	code = client_ask(client, "misses", &ft_misses_request_message, &request, &connection, &reply, out);
-	if (code != FLYTUNE_OK)
-		return code;
-	made = calloc(1, sizeof *made);
-	if (made == NULL)
-		ft_fail(&error, FT_E_MEMORY, "out of memory");
-	if (made == NULL || read_misses(reply.body, made, &error) != 0) {
-		free(made);
-		client_drop(client, connection, NULL);
-		return outcome(out, &error);
-	}
-	client_give(client, connection);
-	*list = made;
-	return FLYTUNE_OK;
+	return client_ask(client, "misses", &ft_misses_request_message, &request, read_misses, list, out);
 }
 
 size_t flytune_miss_list_count(const flytune_miss_list *list)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/alike.h"
 #include "client/lib/answer.h"
 #include "client/lib/cancel.h"
 #include "client/lib/list.h"
@@ -37,29 +38,20 @@ static int show_config(const struct ft_config *config, struct flytune_knob knob[
 	return answer_knobs(config, knob, count, error);
 }
 
-static int show_row(struct ft_view view, struct shown *to, struct ft_error *error)
+static int show_row(struct ft_view view, struct shown *shown, struct ft_error *error)
 {
-	struct flytune_row *shown = &to->row;
-	struct ft_row row;
+	struct flytune_row *to = &shown->row;
+	struct ft_row row, *from = &row;
 
 	if (ft_decode(&ft_row_message, view, &row, error) != 0)
 		return -1;
-	flytune_row_init(shown);
-	snprintf(shown->kernel, sizeof shown->kernel, "%s", row.kernel);
-	snprintf(shown->device, sizeof shown->device, "%s", row.device);
-	snprintf(shown->identity, sizeof shown->identity, "%s", row.identity);
-	snprintf(shown->origin, sizeof shown->origin, "%s", row.origin);
-	shown->time_ps = row.time_ps;
-	shown->default_time_ps = row.default_time_ps;
-	shown->gain_least_ppm = row.gain_least_ppm;
-	shown->unsettled = row.unsettled;
-	shown->tuned_at_ns = row.tuned_at_ns;
-	shown->pinned_at_ns = row.pinned_at_ns;
-	shown->field_count = values_show(&row.problem, shown->field);
-	return show_config(&row.config, shown->knob, &shown->knob_count, to->document, &shown->document,
-	               error) != 0 ||
-	                show_config(&row.pin, shown->pin, &shown->pin_count, to->pin_document,
-	                        &shown->pin_document, error) != 0
+	flytune_row_init(to);
+	FT_ROW(COPY_ALIKE);
+	to->field_count = values_show(&row.problem, to->field);
+	return show_config(&row.config, to->knob, &to->knob_count, shown->document, &to->document, error) !=
+	                        0 ||
+	                show_config(&row.pin, to->pin, &to->pin_count, shown->pin_document, &to->pin_document,
+	                        error) != 0
 	        ? -1
 	        : 0;
 }
@@ -70,6 +62,10 @@ struct export
 	void *data;
 	struct shown *shown;
 	bool stopped;
+	char generation[FT_TOKEN_SIZE]; /* the first step says it, and the others go on in it */
+	uint8_t place[64];              /* where the next step goes on */
+	size_t place_length;            /* 0: nowhere */
+	struct flytune_export_info info;
 };
 
 static int show_rows(struct export *export, struct ft_view rows, struct ft_error *error)
@@ -90,48 +86,40 @@ static int show_rows(struct export *export, struct ft_view rows, struct ft_error
 	return 0;
 }
 
-static void note_reply(const struct ft_export_reply *reply, struct flytune_export_info *info)
+static int read_step(void *to, const struct client_reply *answer, struct ft_error *error)
 {
-	snprintf(info->store, sizeof info->store, "%s", reply->store);
-	info->generation = reply->generation;
-	info->hidden += reply->hidden;
+	struct export *export = to;
+	struct ft_export_reply reply;
+
+	if (ft_decode(&ft_export_reply_message, answer->body, &reply, error) != 0)
+		return -1;
+	if (reply.place.length > sizeof export->place)
+		return ft_fail(error, FT_E_BAD_FRAME, "flytuned gave a place that this library cannot keep");
+	export->place_length = reply.place.length;
+	if (reply.place.length > 0)
+		memcpy(export->place, reply.place.data, reply.place.length);
+	snprintf(export->generation, sizeof export->generation, "%.36s:%llu", reply.store,
+	        (unsigned long long)reply.generation);
+	snprintf(export->info.store, sizeof export->info.store, "%s", reply.store);
+	export->info.generation = reply.generation;
+	export->info.hidden += reply.hidden;
+	return show_rows(export, reply.rows, error);
 }
 
-/* One step. *place is where the next goes on; its length is 0 when there is none. */
-static enum flytune_result export_step(flytune_client *client, struct export *export,
-        struct ft_export_request *request, uint8_t *place, size_t place_size, size_t *place_length,
-        struct flytune_export_info *info, struct flytune_error *out)
+static enum flytune_result export_step(
+        flytune_client *client, struct export *export, struct flytune_error *out)
 {
-	struct connection *connection;
-	struct ft_export_reply export_reply;
-	struct ft_envelope reply = {0};
+	struct ft_export_request request = {0};
 	struct ft_error error;
-	enum flytune_result code =
-	        client_ask(client, "export", &ft_export_request_message, request, &connection, &reply, out);
+	enum flytune_result code;
 
-	if (code != FLYTUNE_OK)
+	memcpy(request.generation, export->generation, sizeof request.generation);
+	if (export->place_length > 0)
+		request.place = (struct ft_view){export->place, export->place_length};
+	code = client_ask(client, "export", &ft_export_request_message, &request, read_step, export, out);
+	if (code != FLYTUNE_OK || !export->stopped)
 		return code;
-	if (ft_decode(&ft_export_reply_message, reply.body, &export_reply, &error) != 0)
-		goto fail;
-	if (export_reply.place.length > place_size) {
-		ft_fail(&error, FT_E_BAD_FRAME, "flytuned gave a place that this library cannot keep");
-		goto fail;
-	}
-	note_reply(&export_reply, info);
-	*place_length = export_reply.place.length;
-	if (*place_length > 0)
-		memcpy(place, export_reply.place.data, *place_length);
-	snprintf(request->generation, sizeof request->generation, "%.36s:%llu", export_reply.store,
-	        (unsigned long long)export_reply.generation);
-	if (show_rows(export, export_reply.rows, &error) != 0)
-		goto fail;
-	client_give(client, connection);
-	if (!export->stopped)
-		return FLYTUNE_OK;
 	ft_fail(&error, FT_E_CANCELLED, "the export was ended by the program's own callback");
-	return outcome(out, &error);
-fail:
-	client_drop(client, connection, NULL);
 	return outcome(out, &error);
 }
 
@@ -140,12 +128,8 @@ enum flytune_result flytune_export(flytune_client *client, flytune_row_fn rows, 
 {
 	UNCANCELLED;
 	struct export export = {.rows = rows, .data = data};
-	struct ft_export_request request = {0};
-	struct flytune_export_info told;
 	enum flytune_result code;
 	struct ft_error error;
-	uint8_t place[64];
-	size_t length = 0;
 
 	REQUIRE(client, out);
 	REQUIRE(rows, out);
@@ -156,16 +140,14 @@ enum flytune_result flytune_export(flytune_client *client, flytune_row_fn rows, 
 		ft_fail(&error, FT_E_MEMORY, "out of memory");
 		return outcome(out, &error);
 	}
-	flytune_export_info_init(&told);
-	memcpy(request.generation, client->token, sizeof request.generation);
-	/* The first step says the generation, and the others go on in it. */
+	flytune_export_info_init(&export.info);
+	memcpy(export.generation, client->token, sizeof export.generation);
 	do {
-		request.place = (struct ft_view){length > 0 ? place : NULL, length};
-		code = export_step(client, &export, &request, place, sizeof place, &length, &told, out);
-	} while (code == FLYTUNE_OK && length > 0);
+		code = export_step(client, &export, out);
+	} while (code == FLYTUNE_OK && export.place_length > 0);
 	free(export.shown);
 	if (code == FLYTUNE_OK && info != NULL)
-		sized_out(info, &told, sizeof told);
+		sized_out(info, &export.info, sizeof export.info);
 	return code;
 }
 
@@ -239,16 +221,13 @@ enum flytune_result flytune_import_begin(
 
 static int keep_note(struct ft_view data, void *element, struct ft_error *error)
 {
-	struct flytune_import_note *shown = element;
-	struct ft_import_note note;
+	struct flytune_import_note *to = element;
+	struct ft_import_note note, *from = &note;
 
 	if (ft_decode(&ft_import_note_message, data, &note, error) != 0)
 		return -1;
-	flytune_import_note_init(shown);
-	shown->row = note.row;
-	shown->usable = note.usable;
-	snprintf(shown->field, sizeof shown->field, "%s", note.field);
-	snprintf(shown->reason, sizeof shown->reason, "%s", note.reason);
+	flytune_import_note_init(to);
+	FT_IMPORT_NOTE(COPY_ALIKE);
 	return 0;
 }
 
@@ -352,26 +331,17 @@ static int read_fields(const struct flytune_row *given, struct ft_problem *probl
 	return 0;
 }
 
-static int read_row(const struct flytune_row *given, struct ft_row *row, struct ft_error *error)
+static int read_row(const struct flytune_row *from, struct ft_row *to, struct ft_error *error)
 {
-	memset(row, 0, sizeof *row);
-	if (!ends(given->kernel, sizeof given->kernel) || !ends(given->device, sizeof given->device) ||
-	        !ends(given->identity, sizeof given->identity) || !ends(given->origin, sizeof given->origin))
+	memset(to, 0, sizeof *to);
+	if (!ends(from->kernel, sizeof from->kernel) || !ends(from->device, sizeof from->device) ||
+	        !ends(from->identity, sizeof from->identity) || !ends(from->origin, sizeof from->origin))
 		return ft_fail(error, FT_E_BAD_VALUE, "a text of the row does not end");
-	snprintf(row->kernel, sizeof row->kernel, "%s", given->kernel);
-	snprintf(row->device, sizeof row->device, "%s", given->device);
-	snprintf(row->identity, sizeof row->identity, "%s", given->identity);
-	snprintf(row->origin, sizeof row->origin, "%s", given->origin);
-	row->time_ps = given->time_ps;
-	row->default_time_ps = given->default_time_ps;
-	row->gain_least_ppm = given->gain_least_ppm;
-	row->unsettled = given->unsettled != 0;
-	row->tuned_at_ns = given->tuned_at_ns;
-	row->pinned_at_ns = given->pinned_at_ns;
-	if (read_fields(given, &row->problem, error) != 0 ||
-	        read_config(given->knob, given->knob_count, given->document, &row->config, error) != 0)
+	FT_ROW(COPY_ALIKE);
+	if (read_fields(from, &to->problem, error) != 0 ||
+	        read_config(from->knob, from->knob_count, from->document, &to->config, error) != 0)
 		return -1;
-	return read_config(given->pin, given->pin_count, given->pin_document, &row->pin, error);
+	return read_config(from->pin, from->pin_count, from->pin_document, &to->pin, error);
 }
 
 enum flytune_result flytune_import_add(

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/alike.h"
 #include "client/lib/answer.h"
 #include "client/lib/cancel.h"
 #include "client/lib/effect.h"
@@ -19,31 +20,15 @@ struct flytune_trial_list {
 
 static int read_trial(struct ft_view data, void *element, struct ft_error *error)
 {
-	struct flytune_trial *shown = element;
-	struct ft_trial trial;
+	struct flytune_trial *to = element;
+	struct ft_trial trial, *from = &trial;
 
 	if (ft_decode(&ft_trial_message, data, &trial, error) != 0)
 		return -1;
-	flytune_trial_init(shown);
-	snprintf(shown->status, sizeof shown->status, "%s", trial.status);
-	shown->is_default = trial.is_default;
-	shown->is_winner = trial.is_winner;
-	shown->tied = trial.tied;
-	shown->time_ps = trial.time_ps;
-	shown->ci_ps = trial.ci_ps;
-	shown->rounds = trial.rounds;
-	shown->dropped_round = trial.dropped_round;
-	shown->registers = trial.registers;
-	shown->spills = trial.spills;
-	shown->build_ns = trial.build_ns;
-	shown->error = trial.error;
-	shown->ratio = trial.ratio;
-	shown->ratio_low = trial.ratio_low;
-	shown->ratio_high = trial.ratio_high;
-	snprintf(shown->code, sizeof shown->code, "%s", trial.code);
-	snprintf(shown->reason, sizeof shown->reason, "%s", trial.reason);
-	return answer_knobs(&trial.config, shown->knob, &shown->knob_count, error) != 0 ||
-	                answer_knobs(&trial.same_as, shown->same_as, &shown->same_as_count, error) != 0
+	flytune_trial_init(to);
+	FT_TRIAL(COPY_ALIKE);
+	return answer_knobs(&trial.config, to->knob, &to->knob_count, error) != 0 ||
+	                answer_knobs(&trial.same_as, to->same_as, &to->same_as_count, error) != 0
 	        ? -1
 	        : 0;
 }
@@ -61,7 +46,7 @@ static int read_knob(struct ft_view data, void *element, struct ft_error *error)
 	return 0;
 }
 
-static int read_trials(struct ft_view body, flytune_trial_list *list, struct ft_error *error)
+static int fill(flytune_trial_list *list, struct ft_view body, struct ft_error *error)
 {
 	struct ft_trials_reply reply;
 	void *array = NULL;
@@ -95,16 +80,27 @@ static int read_trials(struct ft_view body, flytune_trial_list *list, struct ft_
 	return 0;
 }
 
+static int read_trials(void *to, const struct client_reply *reply, struct ft_error *error)
+{
+	flytune_trial_list **list = to;
+	flytune_trial_list *made = calloc(1, sizeof *made);
+
+	if (made == NULL)
+		return ft_fail(error, FT_E_MEMORY, "out of memory");
+	if (fill(made, reply->body, error) != 0) {
+		free(made);
+		return -1;
+	}
+	*list = made;
+	return 0;
+}
+
 enum flytune_result flytune_trials(flytune_client *client, const flytune_problem *problem, const char *device,
         flytune_trial_list **list, struct flytune_error *out)
 {
 	UNCANCELLED;
 	struct ft_trials_request request = {0};
-	struct connection *connection;
-	struct ft_envelope reply;
 	struct ft_error error;
-	flytune_trial_list *made;
-	enum flytune_result code;
 
 	REQUIRE(problem, out);
 	REQUIRE(list, out);
@@ -112,20 +108,7 @@ enum flytune_result flytune_trials(flytune_client *client, const flytune_problem
 		return outcome(out, &error);
 	memcpy(request.kernel, problem->about->kernel, sizeof request.kernel);
 	problem_given(problem, &request.problem);
-	code = client_ask(client, "trials", &ft_trials_request_message, &request, &connection, &reply, out);
-	if (code != FLYTUNE_OK)
-		return code;
-	made = calloc(1, sizeof *made);
-	if (made == NULL)
-		ft_fail(&error, FT_E_MEMORY, "out of memory");
-	if (made == NULL || read_trials(reply.body, made, &error) != 0) {
-		free(made);
-		client_drop(client, connection, NULL);
-		return outcome(out, &error);
-	}
-	client_give(client, connection);
-	*list = made;
-	return FLYTUNE_OK;
+	return client_ask(client, "trials", &ft_trials_request_message, &request, read_trials, list, out);
 }
 
 size_t flytune_trial_list_count(const flytune_trial_list *list)
