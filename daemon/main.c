@@ -292,7 +292,7 @@ static void device_settled(void *data, struct runner_slot *slot)
 
 	if (daemon->stopping)
 		return;
-	if (daemon->queue.running == NULL)
+	if (daemon->queue.running == 0)
 		devices_bury(&daemon->devices);
 	board_change_all(&daemon->board); /* another device may be the first now */
 	subscriptions_changed(&daemon->methods.subscriptions, NULL);
@@ -312,30 +312,30 @@ static void device_doubted(void *data, struct runner_slot *slot)
 	subscriptions_changed(&daemon->methods.subscriptions, NULL);
 }
 
-static void device_event(void *data, struct runner_slot *slot, const struct ft_runner_event *event)
+static void device_event(void *data, struct worker *worker, const struct ft_runner_event *event)
 {
 	struct daemon *daemon = data;
 
 	if (!daemon->stopping)
-		queue_runner_event(&daemon->queue, slot, event);
+		queue_runner_event(&daemon->queue, worker, event);
 }
 
 static void runner_is_gone(
-        struct daemon *daemon, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+        struct daemon *daemon, struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
-	background_runner_gone(&daemon->background, slot, cause);
-	queue_runner_gone(&daemon->queue, slot, cause, why);
+	background_runner_gone(&daemon->background, worker, cause);
+	queue_runner_gone(&daemon->queue, worker, cause, why);
 }
 
 static void device_gone(
-        void *data, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+        void *data, struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
 	struct daemon *daemon = data;
 
 	if (daemon->stopping)
 		maybe_close_store(daemon);
 	else
-		runner_is_gone(daemon, slot, cause, why);
+		runner_is_gone(daemon, worker, cause, why);
 }
 
 static const struct devices_events devices_events = {
@@ -352,12 +352,12 @@ static void job_event(void *data, const struct ft_event *event)
 	events_add(&daemon->server.watched, event);
 }
 
-static void queue_idle(void *data, bool disturbed)
+static void queue_idle(void *data, struct device *device, bool disturbed)
 {
 	struct daemon *daemon = data;
 
 	if (daemon->has_queue && !daemon->stopping)
-		background_idle(&daemon->background, disturbed);
+		background_idle(&daemon->background, device, disturbed);
 }
 
 static void job_swept(void *data, const struct target *target, const struct ft_job *job, bool busy, bool away)

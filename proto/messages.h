@@ -128,7 +128,9 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 	F(UINT, job, 0, FT_REQUIRED)                                                                      \
 	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                      \
 	F(PROBLEM, problem, 0, FT_REQUIRED)                                                               \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                   \
+	F(TEXT, device, FT_DEVICE_ID_SIZE,                                                                \
+	        FT_REQUIRED)            /* where it runs or ran; while queued, where it may */            \
+	F(BOOL, named, 0, FT_OPTIONAL)  /* the device was: no equal one runs it */                        \
 	F(TEXT, state, 16, FT_REQUIRED) /* queued, running, done, failed, cancelled */                    \
 	F(TEXT, stage, 16, FT_OPTIONAL) /* while running: start, build, verify, measure, wait, confirm */ \
 	F(INT, priority, 0, FT_OPTIONAL)                                                                  \
@@ -263,19 +265,21 @@ enum { FT_CODE_BYTES_MAX = 32 << 20 /* of an object: a reply must hold it */ };
 #define FT_CODE_MAGIC "flytune code 2\n" /* a file of kept code begins with it */
 
 /* One device as the daemon knows it. `status` and `devices` list them. */
-#define FT_DEVICE_STATE(F)                                                   \
-	F(TEXT, id, FT_DEVICE_ID_SIZE, FT_REQUIRED)                          \
-	F(TEXT, kind, 16, FT_REQUIRED)                                       \
-	F(TEXT, state, 16, FT_REQUIRED) /* ready, probing, absent, failed */ \
-	F(TEXT, name, 128, FT_OPTIONAL)                                      \
-	F(TEXT, arch, 64, FT_OPTIONAL)                                       \
-	F(TEXT, pci, 16, FT_OPTIONAL)                                        \
-	F(UINT, units, 0, FT_OPTIONAL)                                       \
-	F(UINT, memory, 0, FT_OPTIONAL)                                      \
-	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)                         \
-	F(TEXT, identity_text, FT_IDENTITY_SIZE, FT_OPTIONAL)                \
-	F(TEXT, runner, 128, FT_OPTIONAL)                                    \
-	F(UINT, runner_pid, 0, FT_OPTIONAL) /* while one runs */             \
+#define FT_DEVICE_STATE(F)                                                                                   \
+	F(TEXT, id, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                          \
+	F(TEXT, kind, 16, FT_REQUIRED)                                                                       \
+	F(TEXT, state, 16, FT_REQUIRED) /* ready, probing, absent, failed */                                 \
+	F(TEXT, name, 128, FT_OPTIONAL)                                                                      \
+	F(TEXT, arch, 64, FT_OPTIONAL)                                                                       \
+	F(TEXT, pci, 16, FT_OPTIONAL)                                                                        \
+	F(UINT, units, 0, FT_OPTIONAL)                                                                       \
+	F(UINT, memory, 0, FT_OPTIONAL)                                                                      \
+	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL)                                                         \
+	F(TEXT, identity_text, FT_IDENTITY_SIZE, FT_OPTIONAL)                                                \
+	F(TEXT, runner, 128, FT_OPTIONAL)                                                                    \
+	F(UINT, runner_pid, 0, FT_OPTIONAL) /* while one runs */                                             \
+	F(TEXT, holder, 16, FT_OPTIONAL)    /* who has it: sweep, check, background, load; absent: nobody */ \
+	F(UINT, job, 0, FT_OPTIONAL)        /* that it is held for */                                        \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(device_state, FT_DEVICE_STATE)
 

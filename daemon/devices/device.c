@@ -45,15 +45,15 @@ static const struct {
 /* A sum that changes when a sign comes or goes. `any`: whether there could be a device, and a runner to find it. */
 static uint64_t look_for_signs(const struct runner_slot *slot, bool *any)
 {
-	bool runs = access(slot->runner.path, X_OK) == 0;
+	bool runs = access(slot->path, X_OK) == 0;
 	bool driven = true;
 	char stamp[STAMP_SIZE];
 	uint64_t sum;
 
-	hello_stamp_file(slot->runner.path, stamp);
+	hello_stamp_file(slot->path, stamp);
 	sum = XXH3_64bits(stamp, strlen(stamp)) + runs;
 	for (size_t kind = 0; kind < sizeof(sign_paths) / sizeof(sign_paths[0]); kind++) {
-		if (strcmp(slot->runner.kind, sign_paths[kind].kind) != 0)
+		if (strcmp(slot->kind, sign_paths[kind].kind) != 0)
 			continue;
 		driven = false;
 		for (size_t i = 0; i < 4 && sign_paths[kind].paths[i] != NULL; i++) {
@@ -105,7 +105,7 @@ static void settle(struct runner_slot *slot)
 	slot->devices->events->settled(slot->devices->data, slot);
 }
 
-/* Has the runner say hello: the one that runs, if any, may have been started under other facts. */
+/* Has a runner say hello: those that run may have been started under other facts. */
 static void ask_runner(struct runner_slot *slot, const char *why)
 {
 	bool any;
@@ -113,10 +113,8 @@ static void ask_runner(struct runner_slot *slot, const char *why)
 	slot->probing = true;
 	slot->probe_failures = 0;
 	slot->signs = look_for_signs(slot, &any);
-	if (slot->runner.state == RUNNER_OFF)
-		runner_start(&slot->runner);
-	else
-		runner_kill(&slot->runner, RUNNER_ASKED, "%s", why); /* and starts it when it is gone */
+	slot_kill_runners(slot, why);
+	runner_start(&slot->first->runner); /* or when it is gone */
 }
 
 /* Its devices are known no more, until the runner has said hello anew: nothing is served as tuned meanwhile, and what is
@@ -126,7 +124,7 @@ static void doubt(struct runner_slot *slot)
 	static const char why[] = "what it may use, or what it depends on, changed";
 	struct devices *devices = slot->devices;
 
-	log_line(devices->log, LOG_LEVEL_NOTICE, "device in doubt kind=%s: %s", slot->runner.kind, why);
+	log_line(devices->log, LOG_LEVEL_NOTICE, "device in doubt kind=%s: %s", slot->kind, why);
 	slot->settled = false;
 	for (uint32_t i = 0; i < devices->count; i++) {
 		struct device *device = devices->device[i];
@@ -136,16 +134,31 @@ static void doubt(struct runner_slot *slot)
 		/* In place: a sweep may be on it. */
 		device->state = DEVICE_PROBING;
 		device->key = 0;
-		if (strcmp(slot->runner.kind, "cpu") == 0)
+		if (strcmp(slot->kind, "cpu") == 0)
 			ft_traits_guess("cpu", &device->traits);
 	}
 	devices->events->doubted(devices->data, slot);
 	ask_runner(slot, why);
 }
 
+/* Runners that said otherwise of their device work one that is no more, or is another's now. */
+static void let_go_of_others(struct worker *heard, const struct ft_runner_hello_reply *hello)
+{
+	struct devices *devices = heard->slot->devices;
+
+	for (uint32_t i = 0; i < devices->worker_count; i++) {
+		struct worker *worker = devices->worker[i];
+
+		if (worker != heard && worker->slot == heard->slot &&
+		        worker->said != hello_of_device(hello, worker->device))
+			runner_kill(&worker->runner, RUNNER_ASKED, "its device is not what it said");
+	}
+}
+
 static void said_hello(void *data, struct ft_view reply)
 {
-	struct runner_slot *slot = data;
+	struct worker *worker = data;
+	struct runner_slot *slot = worker->slot;
 	struct devices *devices = slot->devices;
 	struct ft_runner_hello_reply *hello = malloc(sizeof(*hello));
 	struct store_batch *batch = store_batch_new(devices->store);
@@ -157,23 +170,23 @@ static void said_hello(void *data, struct ft_view reply)
 	bool same;
 
 	hello_facts(slot, facts);
-	if (strcmp(facts, slot->under) != 0) {
+	if (strcmp(facts, worker->under) != 0) {
 		doubt(slot); /* it does not know yet */
 		goto drop;
 	}
 	if (hello == NULL || batch == NULL) {
-		runner_kill(&slot->runner, RUNNER_UNSTARTED, "no memory for its hello");
+		runner_kill(&worker->runner, RUNNER_UNSTARTED, "no memory for its hello");
 		goto drop;
 	}
 	same = slot->settled && before.length == reply.length && before.length > 0 &&
 	        memcmp(before.data, reply.data, reply.length) == 0;
 	if (hello_read(reply, hello, &error) != 0 ||
 	        (!same && devices_adopt(slot, hello, batch, &error) != 0)) {
-		runner_kill(
-		        &slot->runner, RUNNER_PROTOCOL_ERROR, "its hello makes no sense: %s", error.message);
+		runner_kill(&worker->runner, RUNNER_PROTOCOL_ERROR, "its hello makes no sense: %s",
+		        error.message);
 		goto drop;
 	}
-	hello_write_note(slot, reply, hello, &note);
+	hello_write_note(worker, reply, hello, &note);
 	hello_note_name(slot, name);
 	if (note.length > 0 &&
 	        (note.length != slot->note.length || memcmp(note.data, slot->note.data, note.length) != 0))
@@ -191,14 +204,16 @@ static void said_hello(void *data, struct ft_view reply)
 			        (unsigned long long)devices->device[i]->shown.units);
 	}
 	if (slot->reason[0] != '\0' && !same)
-		log_line(devices->log, LOG_LEVEL_INFO, "no device kind=%s: %s", slot->runner.kind,
-		        slot->reason);
+		log_line(devices->log, LOG_LEVEL_INFO, "no device kind=%s: %s", slot->kind, slot->reason);
+	worker->said = hello_of_device(hello, worker->device);
+	if (!same)
+		let_go_of_others(worker, hello);
 	free(hello);
 	/* Before the events: they may give it work. */
-	if (has_device(slot, false))
-		runner_rest(&slot->runner);
+	if (worker->said != 0 && has_device(slot, false))
+		runner_rest(&worker->runner);
 	else
-		runner_release(&slot->runner);
+		runner_release(&worker->runner);
 	settle(slot);
 	return;
 drop:
@@ -208,22 +223,25 @@ drop:
 
 static void said_event(void *data, const struct ft_runner_event *event)
 {
-	struct runner_slot *slot = data;
+	struct worker *worker = data;
+	struct devices *devices = worker->slot->devices;
 
-	devices_look(slot->devices);
-	if (!slot->probing) /* else it measured who knows what */
-		slot->devices->events->runner_event(slot->devices->data, slot, event);
+	devices_look(devices);
+	if (!worker->slot->probing) /* else it measured who knows what */
+		devices->events->runner_event(devices->data, worker, event);
 }
 
 static void went(void *data, enum runner_cause cause, const struct ft_error *why)
 {
-	struct runner_slot *slot = data;
+	struct worker *worker = data;
+	struct runner_slot *slot = worker->slot;
 	struct devices *devices = slot->devices;
 
-	if (slot->probing && !devices->closing) {
+	worker->said = 0;
+	if (slot->probing && worker == slot->first && !devices->closing) {
 		if (cause == RUNNER_ASKED ||
 		        (++slot->probe_failures < PROBES_MAX && cause != RUNNER_UNSTARTED)) {
-			runner_start(&slot->runner);
+			runner_start(&worker->runner);
 		} else {
 			devices_drop(devices, slot);
 			slot->failed = true;
@@ -232,7 +250,7 @@ static void went(void *data, enum runner_cause cause, const struct ft_error *why
 			settle(slot);
 		}
 	}
-	devices->events->runner_gone(devices->data, slot, cause, why);
+	devices->events->runner_gone(devices->data, worker, cause, why);
 }
 
 static const struct runner_events runner_events = {
@@ -274,9 +292,9 @@ static int recall(struct runner_slot *slot, struct ft_error *error)
 
 static bool has_program(struct runner_slot *slot)
 {
-	if (access(slot->runner.path, X_OK) == 0)
+	if (access(slot->path, X_OK) == 0)
 		return true;
-	(void)snprintf(slot->reason, sizeof(slot->reason), "no runner program %.200s", slot->runner.path);
+	(void)snprintf(slot->reason, sizeof(slot->reason), "no runner program %.200s", slot->path);
 	return false;
 }
 
@@ -286,14 +304,15 @@ static int slot_init(struct runner_slot *slot, struct devices *devices, int kind
 
 	slot->devices = devices;
 	ft_writer_init_growing(&slot->note, ft_bounds_large.bytes);
-	if (runner_init(&slot->runner, devices->loop, devices->log, devices->options, options_kinds[kind],
-	            devices->options->runner[kind], &runner_events, slot, error) != 0)
+	slot->kind = options_kinds[kind];
+	slot->path = devices->options->runner[kind];
+	slot->first = worker_new(slot, &runner_events, error);
+	if (slot->first == NULL)
 		return -1;
 	slot->wanted = options_wants_kind(devices->options, options_kinds[kind]);
 	slot->signs = look_for_signs(slot, &any);
 	if (slot->wanted && !has_program(slot))
-		log_line(devices->log, LOG_LEVEL_NOTICE, "no device kind=%s: %s", slot->runner.kind,
-		        slot->reason);
+		log_line(devices->log, LOG_LEVEL_NOTICE, "no device kind=%s: %s", slot->kind, slot->reason);
 	else if (slot->wanted && recall(slot, error) != 0)
 		return -1;
 	if (!slot->wanted || slot->reason[0] != '\0' || slot->settled) {
@@ -326,7 +345,7 @@ int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log
 	}
 	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
 		if (devices->slot[kind].probing)
-			runner_start(&devices->slot[kind].runner);
+			runner_start(&devices->slot[kind].first->runner);
 	}
 	return 0;
 }
@@ -411,18 +430,18 @@ void devices_stop(struct devices *devices, bool hurry)
 	if (devices->has_watch)
 		uv_close((uv_handle_t *)&devices->watch, NULL);
 	devices->has_watch = false;
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+	for (uint32_t i = 0; i < devices->worker_count; i++) {
 		if (hurry)
-			runner_kill(&devices->slot[kind].runner, RUNNER_ASKED, "the daemon is stopping");
+			runner_kill(&devices->worker[i]->runner, RUNNER_ASKED, "the daemon is stopping");
 		else
-			runner_release(&devices->slot[kind].runner);
+			runner_release(&devices->worker[i]->runner);
 	}
 }
 
 bool devices_idle(const struct devices *devices)
 {
 	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
-		if (devices->slot[kind].runner.state != RUNNER_OFF)
+		if (slot_runs(&devices->slot[kind]))
 			return false;
 	}
 	return true;
@@ -430,10 +449,9 @@ bool devices_idle(const struct devices *devices)
 
 void devices_free(struct devices *devices)
 {
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
-		runner_close(&devices->slot[kind].runner);
+	for (int kind = 0; kind < OPTIONS_KINDS; kind++)
 		ft_writer_free(&devices->slot[kind].note);
-	}
+	workers_close(devices);
 	devices_bury(devices);
 	for (uint32_t i = 0; i < devices->count; i++)
 		free(devices->device[i]);
@@ -557,7 +575,10 @@ void devices_write(const struct devices *devices, struct ft_writer *writer)
 		} else if (device->state == DEVICE_ABSENT) {
 			(void)snprintf(state->reason, sizeof(state->reason), "%s", device->slot->reason);
 		}
-		state->runner_pid = runner_pid(&device->slot->runner);
+		state->runner_pid = runner_pid(&device->worker->runner);
+		(void)snprintf(state->holder, sizeof(state->holder), "%s",
+		        device_holder_word(device->worker->holder));
+		state->job = device->worker->job;
 		ft_encode(writer, &ft_device_state_message, state);
 	}
 	free(state);

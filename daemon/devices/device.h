@@ -1,4 +1,4 @@
-/* The devices of this host as the daemon knows them, each with the runner that works it and the kernels it
+/* The devices of this host as the daemon knows them, each with the worker that has its runner, and the kernels it
  * has.
  *
  * What a runner said in its last hello is kept in the store, with what it depends on: stamps of files, the environment that
@@ -15,10 +15,11 @@
 #ifndef FLYTUNE_DAEMON_DEVICE_H
 #define FLYTUNE_DAEMON_DEVICE_H
 
+#include "daemon/devices/device_holder.h"
 #include "daemon/devices/runner.h"
 #include "daemon/store/store.h"
 
-enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64, DEVICE_TRIED = 1024 };
+enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64, DEVICE_TRIED = 1024, WORKERS_MAX = 2 * DEVICES_MAX };
 
 /* An absent one stands for a kind that the operator wants and that has no device here: lookups get its
  * default. */
@@ -49,6 +50,7 @@ struct device {
 	uint32_t place;    /* interned: its id, whose device has a history: `cpu:0` may become another */
 	uint32_t occupant; /* interned: the device's identity, as that history has it */
 	struct runner_slot *slot;
+	struct worker *worker;
 	struct device *next_retired;
 	uint32_t kernel_count;
 	struct device_kernel kernel[DEVICE_KERNELS_MAX];
@@ -56,10 +58,25 @@ struct device {
 
 enum { STAMP_SIZE = 64 };
 
-/* A kind of device: its runner, and what became of asking it. */
+/* What works one device: a runner process of its own, so that no fault of another's touches it, and who has it. Lives as long
+ * as the daemon's devices do, whatever hellos make of the device. */
+struct worker {
+	struct runner_slot *slot;
+	uint32_t number;                /* in the list of all */
+	char device[FT_DEVICE_ID_SIZE]; /* whose; "": no device's yet */
+	struct runner runner;
+	char under[STAMP_SIZE]; /* the facts under which the runner was started last */
+	uint64_t said;          /* a hash of what it said of its device then */
+	enum device_holder holder;
+	uint64_t job; /* its holder's; 0: none */
+};
+
+/* A kind of device: its runner program, and what became of asking it. */
 struct runner_slot {
 	struct devices *devices;
-	struct runner runner;
+	const char *kind;
+	const char *path;            /* of the program */
+	struct worker *first;        /* whose runner is asked what devices there are */
 	bool wanted;                 /* by the operator */
 	bool probing;                /* its runner is asked for a hello */
 	bool settled;                /* said hello, was known, or failed */
@@ -67,7 +84,6 @@ struct runner_slot {
 	char name[128];              /* what the runner calls itself */
 	char reason[FT_REASON_SIZE]; /* why it has no device */
 	struct ft_writer note;       /* the last hello and what it depends on, as stored */
-	char under[STAMP_SIZE];      /* the facts under which the runner was started last */
 	unsigned probe_failures;
 	/* Without a device: */
 	uint64_t signs;       /* what there was of one when it was asked for last */
@@ -80,9 +96,9 @@ struct devices_events {
 	void (*settled)(void *data, struct runner_slot *slot);
 	/* What was known of a kind's devices holds no more; `settled` follows. */
 	void (*doubted)(void *data, struct runner_slot *slot);
-	void (*runner_event)(void *data, struct runner_slot *slot, const struct ft_runner_event *event);
+	void (*runner_event)(void *data, struct worker *worker, const struct ft_runner_event *event);
 	void (*runner_gone)(
-	        void *data, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
+	        void *data, struct worker *worker, enum runner_cause cause, const struct ft_error *why);
 };
 
 struct devices {
@@ -95,10 +111,12 @@ struct devices {
 	struct runner_slot slot[OPTIONS_KINDS];
 	uint32_t count;
 	struct device *device[DEVICES_MAX]; /* in the order of options_kinds */
-	struct device *retired;             /* replaced, and perhaps still spoken of */
-	uint64_t fixed;                     /* facts that hold as long as the daemon runs */
-	uint64_t look_at_ms;                /* when it is time to look again, on the loop's clock */
-	uv_timer_t watch;                   /* runs while clients keep answers */
+	uint32_t worker_count;
+	struct worker *worker[WORKERS_MAX];
+	struct device *retired; /* replaced, and perhaps still spoken of */
+	uint64_t fixed;         /* facts that hold as long as the daemon runs */
+	uint64_t look_at_ms;    /* when it is time to look again, on the loop's clock */
+	uv_timer_t watch;       /* runs while clients keep answers */
 	bool has_watch;
 	bool closing;
 };
@@ -133,6 +151,13 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 /* Whether any runner is still to be heard. */
 bool devices_probing(const struct devices *devices);
 struct device_kernel *device_kernel_find(struct device *device, const char *kernel, struct ft_error *error);
+/* Whether what one is told holds for the other: they are of one kind and share results. */
+static inline bool devices_equal(const struct device *a, const struct device *b)
+{
+	return a->state == DEVICE_READY && b->state == DEVICE_READY && a->slot == b->slot && a->key == b->key;
+}
+/* Gives a device to someone, or back: the move is checked, and false leaves it where it is. */
+bool worker_hold(struct worker *worker, enum device_holder holder, uint64_t job);
 /* The kernel of a key, on a device that is here; NULL if it is not. */
 const struct device_kernel *devices_kernel(
         const struct devices *devices, const struct store_key *key, const struct device **device);

@@ -6,6 +6,9 @@
 #include "daemon/devices/internal.h"
 #include "kernels/host.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum { FILES_MAX = 64 };
 
 /* Takes a slot's devices out, to be put back or freed; gives their number. */
@@ -82,7 +85,7 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 		return -1;
 	kernel->built_in = ft_kernel_find(said->name);
 	if (kernel->built_in != NULL) {
-		const struct ft_schema *own = kernel->built_in->schema(slot->runner.kind);
+		const struct ft_schema *own = kernel->built_in->schema(slot->kind);
 
 		if (own == NULL || own->revision != kernel->schema.revision)
 			return ft_fail(error, FT_E_PROTOCOL,
@@ -117,14 +120,17 @@ static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_r
 
 	if (!options_wants(devices->options, said->id))
 		return 0;
-	if (strcmp(said->kind, slot->runner.kind) != 0)
-		return ft_fail_field(error, FT_E_BAD_VALUE, "kind", said->kind, slot->runner.kind);
+	if (strcmp(said->kind, slot->kind) != 0)
+		return ft_fail_field(error, FT_E_BAD_VALUE, "kind", said->kind, slot->kind);
 	device = calloc(1, sizeof(*device));
 	if (device == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
 	device->state = DEVICE_READY;
 	device->shown = *said;
 	device->slot = slot;
+	device->worker = worker_of(slot, said->id, error);
+	if (device->worker == NULL)
+		goto fail;
 	device->traits.units = said->units;
 	device->traits.wave = said->wave;
 	device->traits.cache = said->cache;
@@ -194,6 +200,27 @@ static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_
 	return result;
 }
 
+uint64_t hello_of_device(const struct ft_runner_hello_reply *hello, const char *id)
+{
+	struct ft_runner_device *device = malloc(sizeof(*device));
+	struct ft_cursor list = ft_cursor_of(hello->devices.data, hello->devices.length);
+	uint64_t sum = 0;
+	struct ft_view view;
+	uint32_t count;
+
+	if (device == NULL || !ft_read_array(&list, &count))
+		count = 0;
+	for (uint32_t i = 0; i < count && sum == 0 && ft_read_view(&list, &view); i++) {
+		if (ft_decode(&ft_runner_device_message, view, device, NULL) == 0 &&
+		        strcmp(device->id, id) == 0)
+			sum = 1 + XXH3_64bits(view.data, view.length) +
+			        XXH3_64bits(hello->kernels.data, hello->kernels.length) +
+			        XXH3_64bits(hello->identity, strlen(hello->identity));
+	}
+	free(device);
+	return sum;
+}
+
 /* Whatever the daemon could not look at would make a hello that holds though it may not. */
 static int check_files(const struct ft_runner_hello_reply *hello, struct ft_error *error)
 {
@@ -255,9 +282,10 @@ int devices_add_stand_in(struct runner_slot *slot, enum device_state state, stru
 		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
 	device->state = state;
 	device->slot = slot;
-	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->runner.kind);
-	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->runner.kind);
-	ft_traits_guess(slot->runner.kind, &device->traits);
+	device->worker = slot->first;
+	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->kind);
+	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->kind);
+	ft_traits_guess(slot->kind, &device->traits);
 	if (insert_device(slot->devices, device, error) != 0) {
 		free(device);
 		return -1;

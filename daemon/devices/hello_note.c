@@ -73,7 +73,7 @@ void hello_facts(const struct runner_slot *slot, char stamp[STAMP_SIZE])
 	struct ft_allowance allowance;
 	char text[128] = "";
 
-	if (strcmp(slot->runner.kind, "cpu") == 0) {
+	if (strcmp(slot->kind, "cpu") == 0) {
 		ft_allowance_read("", &allowance);
 		ft_allowance_print(&allowance, text, sizeof(text));
 	}
@@ -99,14 +99,14 @@ uint64_t hello_fixed_facts(void)
 
 void hello_note_begins(void *data)
 {
-	struct runner_slot *slot = data;
+	struct worker *worker = data;
 
-	hello_facts(slot, slot->under);
+	hello_facts(worker->slot, worker->under);
 }
 
 void hello_note_name(const struct runner_slot *slot, char name[64])
 {
-	(void)snprintf(name, 64, "hello:%s", slot->runner.kind);
+	(void)snprintf(name, 64, "hello:%s", slot->kind);
 }
 
 static void write_stamp(struct ft_writer *note, const char *path)
@@ -119,7 +119,7 @@ static void write_stamp(struct ft_writer *note, const char *path)
 	ft_write_text(note, stamp);
 }
 
-void hello_write_note(const struct runner_slot *slot, struct ft_view reply,
+void hello_write_note(const struct worker *worker, struct ft_view reply,
         const struct ft_runner_hello_reply *hello, struct ft_writer *note)
 {
 	struct ft_cursor files = ft_cursor_of(hello->files.data, hello->files.length);
@@ -131,9 +131,9 @@ void hello_write_note(const struct runner_slot *slot, struct ft_view reply,
 	ft_writer_init_growing(note, ft_bounds_large.bytes);
 	ft_write_array(note, 3);
 	ft_write_bytes(note, reply.data, reply.length);
-	ft_write_text(note, slot->under);
+	ft_write_text(note, worker->under);
 	ft_write_array(note, count + 1);
-	write_stamp(note, slot->runner.path);
+	write_stamp(note, worker->slot->path);
 	for (uint32_t i = 0; i < count; i++) {
 		(void)ft_read_text_into(&files, path, sizeof(path));
 		write_stamp(note, path);
@@ -175,7 +175,7 @@ bool hello_note_holds(const struct runner_slot *slot, const struct ft_writer *no
 	        !ft_read_text_into(&cursor, kept, sizeof(kept)) || strcmp(kept, now) != 0 ||
 	        !ft_read_array(&cursor, &count))
 		return false;
-	if (serving && slot->runner.state != RUNNER_OFF)
+	if (serving && slot_runs(slot))
 		return true;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t two = 0;
@@ -184,7 +184,7 @@ bool hello_note_holds(const struct runner_slot *slot, const struct ft_writer *no
 		        !ft_read_text_into(&cursor, path, sizeof(path)) ||
 		        !ft_read_text_into(&cursor, kept, sizeof(kept)))
 			return false;
-		if (i == 0 && strcmp(path, slot->runner.path) != 0)
+		if (i == 0 && strcmp(path, slot->path) != 0)
 			return false;
 		if (serving && is_drivers(path))
 			continue;

@@ -89,7 +89,6 @@ int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log, c
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	runner->idle.data = runner;
-	runner->timers_ready = true;
 	return 0;
 }
 
@@ -587,12 +586,24 @@ void runner_start(struct runner *runner)
 	say_hello(runner);
 }
 
-void runner_close(struct runner *runner)
+static void deadline_closed(uv_handle_t *handle)
 {
-	if (!runner->timers_ready || uv_is_closing((uv_handle_t *)&runner->idle))
-		return;
-	deadline_close(&runner->deadline);
-	uv_close((uv_handle_t *)&runner->idle, NULL);
+	struct runner *runner = ((struct deadline *)handle->data)->data;
+
+	runner->closed(runner->data);
+}
+
+static void idle_closed(uv_handle_t *handle)
+{
+	struct runner *runner = handle->data;
+
+	uv_close((uv_handle_t *)&runner->deadline.timer, deadline_closed);
+}
+
+void runner_close(struct runner *runner, void (*closed)(void *data))
+{
+	runner->closed = closed;
+	uv_close((uv_handle_t *)&runner->idle, idle_closed);
 }
 
 uint64_t runner_pid(const struct runner *runner)

@@ -1,4 +1,4 @@
-/* A runner: the child process that works one kind of device, started on demand, watched, and killed when it
+/* A runner: the child process that works a device, started on demand, watched, and killed when it
  * errs.
  *
  * Life: off → starting (hello sent) → ready → off again. `runner_start` may be called whenever it is off;
@@ -56,7 +56,7 @@ struct runner {
 	uv_timer_t idle;          /* until it is let go */
 	unsigned open;            /* handles of this start that are not closed yet */
 	bool reaped;
-	bool timers_ready;
+	void (*closed)(void *data);
 	enum options_stage stage; /* whose deadline runs */
 	enum runner_cause cause;
 	bool blamed; /* cause and why are set */
@@ -87,8 +87,8 @@ void runner_kill(struct runner *runner, enum runner_cause cause, const char *for
         __attribute__((format(printf, 3, 4)));
 /* Lets it go at once: closes its socket, and kills it past the deadline for stopping. */
 void runner_release(struct runner *runner);
-/* After the last `gone`: closes what outlives a start. */
-void runner_close(struct runner *runner);
+/* After the last `gone`: closes what outlives a start, and says when it has. */
+void runner_close(struct runner *runner, void (*closed)(void *data));
 /* A hash of what runners inherit of the daemon's environment. */
 uint64_t runner_environment(void);
 uint64_t runner_pid(const struct runner *runner); /* 0 if none runs */

@@ -1,4 +1,5 @@
 #include "daemon/jobs/background.h"
+#include "daemon/jobs/internal.h"
 #include "daemon/answers/lookup.h"
 #include "daemon/host/timer.h"
 #include "proto/clock.h"
@@ -7,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SCAN_STEP = 64 };
 
 /* Longest pause before a runner that could not be had is tried again, and before a problem is whose sweep failed; the first of
  * these is so many times as long as a busy device is left alone. */
@@ -25,8 +24,6 @@ static const uint64_t save_after_ms = 5000;
 static const char candidates_note[] = "candidates";
 
 static void go(struct background *background);
-static void scan_on(struct background *background);
-static void note_scan(struct background *background);
 
 static bool is_off(const struct background *background)
 {
@@ -55,12 +52,8 @@ static struct candidate *find(struct background *background, const struct store_
 	uint32_t tag = tag_of(key);
 
 	for (uint32_t i = 0; i < background->count; i++) {
-		struct candidate *candidate = &background->candidate[i];
-
-		if (background->tag[i] != tag)
-			continue;
-		if (candidate->key.problem.scale == key->problem.scale && same_family(&candidate->key, key))
-			return candidate;
+		if (background->tag[i] == tag && store_key_equal(&background->candidate[i].key, key))
+			return &background->candidate[i];
 	}
 	return NULL;
 }
@@ -131,11 +124,15 @@ static struct candidate *least(struct background *background)
 	return least;
 }
 
-/* ---- kinds whose runner cannot be had ---- */
+/* ---- devices whose runner cannot be had ---- */
 
-static struct backoff *pause_of(struct background *background, const struct runner_slot *slot)
+static struct pace *pace_of(struct background *background, struct worker *worker)
 {
-	return &background->pause[slot - background->devices->slot];
+	struct pace *pace = &background->pace[worker->number];
+
+	pace->background = background;
+	pace->worker = worker;
+	return pace;
 }
 
 /* Each time for longer. */
@@ -147,36 +144,41 @@ static void lengthen(struct backoff *pause, uint64_t first_ns, uint64_t most_ns)
 	pause->until_ns = ft_monotonic_ns() + pause->length_ns;
 }
 
-/* Its candidates are left alone for a while; those of other kinds go on. */
-static void pause_slot(struct background *background, const struct runner_slot *slot)
+/* It is left alone for a while; others go on. */
+static void pause_worker(struct pace *pace)
 {
-	lengthen(pause_of(background, slot), background->options->background_wait_ns, away_max_ns);
+	lengthen(&pace->pause, pace->background->options->background_wait_ns, away_max_ns);
 }
 
-/* Whether its device is here and its runner may be had; one whose device is not stays until it is heard again. */
-static bool can_be_granted(struct background *background, struct candidate *candidate, uint64_t now_ns)
+/* Whether its device is here and like this one, and none works on it; one whose device is not stays until it is heard
+ * again. */
+static bool can_be_granted(struct background *background, struct candidate *candidate,
+        const struct device *device, uint64_t now_ns)
 {
-	const struct device *device = devices_find(background->devices, candidate->device, NULL);
+	const struct device *home = devices_find(background->devices, candidate->device, NULL);
 
-	candidate->away = device == NULL || device->state != DEVICE_READY;
-	return candidate->pause.until_ns <= now_ns && !candidate->away &&
-	        pause_of(background, device->slot)->until_ns <= now_ns;
+	candidate->away = home == NULL || home->state != DEVICE_READY;
+	return candidate->pause.until_ns <= now_ns && !candidate->away && devices_equal(home, device) &&
+	        !queue_works_on(background->queue, &candidate->key);
 }
 
 /* The most asked; but the rest of the last one's family goes on while it is asked at least half as often, since
  * near shapes share what was built and allocated. */
-static struct candidate *next_candidate(struct background *background)
+static struct candidate *next_candidate(struct pace *pace, const struct device *device)
 {
+	struct background *background = pace->background;
 	struct candidate *most = NULL;
 	struct candidate *near = NULL;
 	uint64_t now_ns = ft_monotonic_ns();
 
+	if (pace->pause.until_ns > now_ns)
+		return NULL;
 	background->least = NULL;
 	for (uint32_t i = 0; i < background->count; i++) {
 		struct candidate *candidate = &background->candidate[i];
-		bool kin = same_family(&candidate->key, &background->family);
+		bool kin = same_family(&candidate->key, &pace->family);
 
-		if (!can_be_granted(background, candidate, now_ns))
+		if (!can_be_granted(background, candidate, device, now_ns))
 			continue;
 		if (most == NULL || candidate->asked > most->asked ||
 		        (candidate->asked == most->asked && candidate->cause > most->cause) ||
@@ -233,19 +235,15 @@ void background_want(struct background *background, const struct target *target,
 
 /* ---- is the device idle? ---- */
 
-static void rested(uv_timer_t *timer)
+static void time_to_look(uv_timer_t *timer)
 {
-	struct background *background = timer->data;
-
-	background->resting = false;
-	go(background);
+	go(timer->data);
 }
 
-static void rest(struct background *background)
+static void rest(struct pace *pace)
 {
-	background->resting = true;
-	background->calm = NULL;
-	timer_start(&background->timer, rested, timer_ms(background->options->background_wait_ns));
+	pace->rest_ns = ft_monotonic_ns() + pace->background->options->background_wait_ns;
+	pace->calm_ns = 0;
 }
 
 static uint64_t earlier(uint64_t first_ns, uint64_t until_ns, uint64_t now_ns)
@@ -259,63 +257,66 @@ static void await_pause(struct background *background)
 	uint64_t now_ns = ft_monotonic_ns();
 	uint64_t first_ns = UINT64_MAX;
 
-	for (int kind = 0; kind < OPTIONS_KINDS && background->count > 0; kind++)
-		first_ns = earlier(first_ns, background->pause[kind].until_ns, now_ns);
+	for (uint32_t i = 0; i < background->devices->worker_count; i++) {
+		first_ns = earlier(first_ns, background->pace[i].rest_ns, now_ns);
+		if (background->count > 0)
+			first_ns = earlier(first_ns, background->pace[i].pause.until_ns, now_ns);
+	}
 	for (uint32_t i = 0; i < background->count; i++)
 		first_ns = earlier(first_ns, background->candidate[i].pause.until_ns, now_ns);
 	if (first_ns != UINT64_MAX)
-		timer_start(&background->timer, rested, timer_ms(first_ns - now_ns));
+		timer_start(&background->timer, time_to_look, timer_ms(first_ns - now_ns));
 }
 
-static void stop_asking(struct background *background)
+static void stop_asking(struct pace *pace)
 {
-	background->slot = NULL;
-	background->asking = false;
-	queue_hold(background->queue, false);
+	bool asking = pace->asking;
+
+	pace->wanted = pace->asking = false;
+	if (asking)
+		queue_hold(pace->background->queue, pace->worker, false);
 }
 
 static void load_told(void *data, struct ft_view body, const struct ft_error *failure)
 {
-	struct background *background = data;
-	struct runner_slot *slot = background->slot;
+	struct pace *pace = data;
+	struct background *background = pace->background;
 	struct ft_load_reply load = {0};
 
 	/* A runner that cannot tell is one whose sweeps have to notice by themselves. */
 	if (failure == NULL && ft_decode(&ft_load_reply_message, body, &load, NULL) != 0)
 		load = (struct ft_load_reply){0};
-	runner_rest(&slot->runner);
-	*pause_of(background, slot) = (struct backoff){0};
+	runner_rest(&pace->worker->runner);
+	pace->pause = (struct backoff){0};
 	if (load.known && load.percent > background->options->background_load) {
-		log_line(background->log, LOG_LEVEL_DEBUG, "background waits kind=%s load=%" PRIu64 "%%",
-		        slot->runner.kind, load.percent);
-		rest(background);
+		log_line(background->log, LOG_LEVEL_DEBUG, "background waits device=%s load=%" PRIu64 "%%",
+		        pace->worker->device, load.percent);
+		rest(pace);
 	} else {
-		background->calm = slot;
-		background->calm_ns = ft_monotonic_ns() + calm_ns;
+		pace->calm_ns = ft_monotonic_ns() + calm_ns;
 	}
-	stop_asking(background);
+	stop_asking(pace);
 	go(background);
 }
 
 /* True if its runner runs and the device is known to be idle; else finds out, and comes back to `go`. A runner that cannot
  * be started is met here, before there is a job that would fail for it. */
-static bool is_calm(struct background *background, const struct device *device)
+static bool is_calm(struct pace *pace, const struct device *device)
 {
 	struct ft_load_request request = {0};
-	struct runner *runner = &device->slot->runner;
+	struct runner *runner = &pace->worker->runner;
 	bool ready = runner->state == RUNNER_READY;
 
 	if (ready &&
-	        (background->options->background == OPTIONS_BACKGROUND_ALWAYS ||
-	                (background->calm == device->slot && ft_monotonic_ns() < background->calm_ns)))
+	        (pace->background->options->background == OPTIONS_BACKGROUND_ALWAYS ||
+	                ft_monotonic_ns() < pace->calm_ns))
 		return true;
-	background->slot = device->slot;
+	pace->wanted = true;
 	if (ready && runner->reply == NULL) {
-		background->asking = true;
-		queue_hold(background->queue, true);
+		pace->asking = true;
+		queue_hold(pace->background->queue, pace->worker, true);
 		memcpy(request.device, device->shown.id, sizeof(request.device));
-		runner_ask(runner, "load", &ft_load_request_message, &request, STAGE_SPACE, load_told,
-		        background);
+		runner_ask(runner, "load", &ft_load_request_message, &request, STAGE_SPACE, load_told, pace);
 	} else {
 		runner_start(runner); /* or it is on its way already */
 	}
@@ -327,15 +328,17 @@ static bool is_calm(struct background *background, const struct device *device)
 static void added(void *data, const struct ft_job *job, bool joined, const struct ft_error *error)
 {
 	struct background *background = data;
+	struct pace *pace = background->adding;
+	struct candidate *candidate = joined ? find(background, &pace->family) : NULL;
 
 	(void)job;
-	(void)joined;
-	background->adding = false;
+	background->adding = NULL;
 	if (error != NULL && !background->stopping) {
 		log_line(background->log, LOG_LEVEL_WARNING, "background job not queued: %s", error->message);
-		rest(background);
-		return;
+		rest(pace);
 	}
+	if (candidate != NULL) /* somebody asked for it by hand */
+		drop(background, candidate);
 	go(background);
 }
 
@@ -355,8 +358,7 @@ static bool is_granted(
 	return granted;
 }
 
-static void start_candidate(
-        struct background *background, struct candidate *candidate, const struct target *target)
+static void start_candidate(struct pace *pace, struct candidate *candidate, const struct target *target)
 {
 	struct queue_ask ask = {
 	        .priority = QUEUE_BACKGROUND,
@@ -365,23 +367,23 @@ static void start_candidate(
 	        .subset = candidate->cause == CANDIDATE_UPGRADE,
 	};
 
-	background->family = candidate->key;
-	background->adding = true;
-	queue_add(background->queue, target, &ask, added, background);
+	pace->family = candidate->key;
+	pace->background->adding = pace;
+	queue_add(pace->background->queue, target, &ask, added, pace->background);
 }
 
-static void go(struct background *background)
+static void go_on(struct background *background, struct device *device)
 {
-	while (!is_off(background) && !background->resting && !background->adding &&
-	        background->slot == NULL && !queue_is_busy(background->queue)) {
-		const struct ft_job *job = queue_background(background->queue);
-		struct candidate *candidate = job == NULL ? next_candidate(background) : NULL;
+	struct pace *pace = pace_of(background, device->worker);
+
+	while (!is_off(background) && background->adding == NULL && !pace->wanted &&
+	        pace->rest_ns <= ft_monotonic_ns() && !queue_is_busy(background->queue, device)) {
+		const struct ft_job *job = queue_background(background->queue, device);
+		struct candidate *candidate = job == NULL ? next_candidate(pace, device) : NULL;
 		struct target target;
 
-		if (job == NULL && candidate == NULL) {
-			await_pause(background);
+		if (job == NULL && candidate == NULL)
 			return;
-		}
 		if (target_admit(&target, background->devices, job != NULL ? job->kernel : candidate->kernel,
 		            job != NULL ? job->device : candidate->device,
 		            job != NULL ? &job->problem : &candidate->problem, NULL) != 0 ||
@@ -389,7 +391,7 @@ static void go(struct background *background)
 			if (devices_probing(background->devices))
 				return; /* it is heard of again when they are settled */
 			if (job != NULL) {
-				queue_let(background->queue); /* to fail, and say why */
+				queue_let(background->queue, device); /* to fail, and say why */
 				return;
 			}
 			drop(background, candidate);
@@ -399,38 +401,52 @@ static void go(struct background *background)
 			drop(background, candidate);
 			continue;
 		}
-		if (job != NULL && pause_of(background, target.device->slot)->until_ns > ft_monotonic_ns()) {
-			queue_let(background->queue); /* to fail, and say why: others are behind it */
+		if (job != NULL && pace->pause.until_ns > ft_monotonic_ns()) {
+			queue_let(background->queue, device); /* to fail, and say why: others are behind it */
 			return;
 		}
-		if (!is_calm(background, target.device))
+		if (!is_calm(pace, device))
 			return;
 		if (job != NULL)
-			queue_let(background->queue);
+			queue_let(background->queue, device);
 		else
-			start_candidate(background, candidate, &target);
+			start_candidate(pace, candidate, &target);
 		return;
 	}
 }
 
-void background_idle(struct background *background, bool disturbed)
+/* On each device that nothing else needs. */
+static void go(struct background *background)
 {
-	if (disturbed && !background->resting)
-		rest(background);
-	go(background);
+	for (uint32_t i = 0; i < background->devices->count && !is_off(background); i++)
+		go_on(background, background->devices->device[i]);
+	if (!is_off(background))
+		await_pause(background);
+}
+
+void background_idle(struct background *background, struct device *device, bool disturbed)
+{
+	struct pace *pace = pace_of(background, device->worker);
+
+	if (disturbed && pace->rest_ns <= ft_monotonic_ns())
+		rest(pace);
+	go_on(background, device);
+	if (!is_off(background))
+		await_pause(background);
 }
 
 void background_swept(struct background *background, const struct target *target, const struct ft_job *job,
         bool busy, bool away)
 {
 	struct candidate *candidate = find(background, &target->key);
+	struct pace *pace = pace_of(background, target->device->worker);
 	uint64_t asked = candidate != NULL ? candidate->asked : 1;
 
 	if (away) {
-		pause_slot(background, target->device->slot);
+		pause_worker(pace);
 		return;
 	}
-	*pause_of(background, target->device->slot) = (struct backoff){0};
+	pace->pause = (struct backoff){0};
 	if (strcmp(job->state, "done") != 0) {
 		if (candidate != NULL)
 			lengthen(&candidate->pause, FAILED_FIRST * background->options->background_wait_ns,
@@ -440,65 +456,11 @@ void background_swept(struct background *background, const struct target *target
 	}
 	if (candidate != NULL)
 		drop(background, candidate);
-	scan_on(background);
+	background_scan_on(background);
 	if (job->subset)
 		background_want(background, target, CANDIDATE_GROWN, asked);
 	else if (busy && strcmp(job->cause, candidate_cause_words[CANDIDATE_BUSY]) != 0)
 		background_want(background, target, CANDIDATE_BUSY, asked);
-}
-
-/* ---- stale answers ---- */
-
-static bool look_at(void *data, const struct store_key *key, const struct store_answer *answer)
-{
-	struct background *background = data;
-	const struct device *device;
-	const struct device_kernel *kernel = devices_kernel(background->devices, key, &device);
-	struct target target;
-	struct store_winner winner = answer->winner;
-	enum candidate_cause cause;
-
-	if (kernel == NULL || device->state != DEVICE_READY || !answer->winner.set || answer->pin.set)
-		return true;
-	if (target_admit(&target, background->devices, kernel->schema.kernel, device->shown.id,
-	            &answer->problem, NULL) != 0)
-		return true;
-	if (lookup_settled(&target, &winner))
-		return true;
-	cause = answer->winner.identity != kernel->identity ? CANDIDATE_UPGRADE : CANDIDATE_GROWN;
-	background_want(background, &target, cause, 0);
-	return true;
-}
-
-static void scan_step(uv_idle_t *idle)
-{
-	struct background *background = idle->data;
-	uint64_t room = background->options->background_queue - background->count;
-	uint64_t hidden = 0;
-	int walked = -1;
-
-	if (room > 0 && store_begin(background->store, NULL) == 0) {
-		walked =
-		        store_each_answer(background->store, 0, room < SCAN_STEP ? (unsigned)room : SCAN_STEP,
-		                &background->scan, look_at, background, &hidden, NULL);
-		store_end(background->store);
-	}
-	if (walked == 0 && background->scan.length > 0 &&
-	        background->count < background->options->background_queue)
-		return;
-	/* Full: it goes on when there is room. At the end, or where the store fails: it is over. */
-	(void)uv_idle_stop(&background->scanner);
-	background->scanning = room == 0 || (walked == 0 && background->scan.length > 0);
-	if (walked == 0 && !background->scanning)
-		note_scan(background);
-}
-
-/* Goes on with a walk that had to stop for want of room. */
-static void scan_on(struct background *background)
-{
-	if (background->scanning && background->count < background->options->background_queue &&
-	        !uv_is_active((uv_handle_t *)&background->scanner))
-		(void)uv_idle_start(&background->scanner, scan_step);
 }
 
 /* ---- candidates from before a restart ---- */
@@ -537,92 +499,45 @@ static void take_kept(struct background *background)
 
 /* ---- life ---- */
 
-static const char scan_note[] = "background-scan";
-
-/* What the last whole walk was made under: while that stands, no answer can have become stale. */
-static uint64_t scan_mark(const struct background *background)
-{
-	uint64_t mark = 1469598103934665603ULL;
-
-	for (uint32_t i = 0; i < background->devices->count; i++) {
-		const struct device *device = background->devices->device[i];
-
-		for (uint32_t k = 0; device->state == DEVICE_READY && k < device->kernel_count; k++) {
-			const struct device_kernel *kernel = &device->kernel[k];
-			const uint64_t part[] = {device->key, kernel->id, kernel->identity,
-			        kernel->schema.revision, FT_RULE_REVISION};
-
-			for (size_t p = 0; p < sizeof(part) / sizeof(part[0]); p++)
-				mark = (mark ^ part[p]) * 1099511628211ULL;
-		}
-	}
-	return mark;
-}
-
-static bool scan_is_due(struct background *background)
-{
-	struct ft_writer value;
-	struct ft_cursor cursor;
-	uint8_t buffer[16];
-	uint64_t mark = 0;
-	int found;
-
-	if (store_begin(background->store, NULL) != 0)
-		return false;
-	ft_writer_init_fixed(&value, buffer, sizeof(buffer));
-	found = store_get_note(background->store, scan_note, &value, NULL);
-	store_end(background->store);
-	cursor = ft_cursor_of(value.data, value.length);
-	return found != 1 || !ft_read_uint(&cursor, &mark) || mark != scan_mark(background);
-}
-
-static void note_scan(struct background *background)
-{
-	struct store_batch *batch = store_batch_new(background->store);
-	struct ft_writer value;
-	uint8_t buffer[16];
-
-	ft_writer_init_fixed(&value, buffer, sizeof(buffer));
-	ft_write_uint(&value, scan_mark(background));
-	if (batch != NULL && store_batch_note(batch, scan_note, value.data, value.length) == 0)
-		store_submit(batch, NULL, NULL);
-	else
-		store_batch_drop(batch);
-}
-
-void background_settled(struct background *background, struct runner_slot *slot)
+void background_settled(struct background *background, const struct runner_slot *slot)
 {
 	if (is_off(background))
 		return;
-	if (background->slot == slot && !background->asking)
-		background->slot = NULL; /* it was being started to be asked */
+	for (uint32_t i = 0; i < background->devices->worker_count; i++) {
+		struct pace *pace = pace_of(background, background->devices->worker[i]);
+
+		if (pace->worker->slot == slot && !pace->asking)
+			pace->wanted = false; /* it was being started to be asked */
+	}
 	if (!devices_probing(background->devices) && background->kept != NULL)
 		take_kept(background);
-	if (!devices_probing(background->devices) && !background->scanning && scan_is_due(background)) {
-		background->scanning = true;
-		memset(&background->scan, 0, sizeof(background->scan));
-		(void)uv_idle_start(&background->scanner, scan_step);
-	}
+	if (!devices_probing(background->devices))
+		background_scan_begin(background);
 	go(background);
 }
 
-void background_runner_gone(struct background *background, struct runner_slot *slot, enum runner_cause cause)
+void background_runner_gone(struct background *background, struct worker *worker, enum runner_cause cause)
 {
-	if (background->calm == slot)
-		background->calm = NULL;
-	if (background->slot != slot || background->stopping)
+	struct pace *pace = pace_of(background, worker);
+
+	pace->calm_ns = 0;
+	if (!pace->wanted || background->stopping)
 		return;
 	if (cause != RUNNER_ASKED)
-		pause_slot(background, slot);
-	stop_asking(background);
+		pause_worker(pace);
+	stop_asking(pace);
 	go(background);
 }
 
 const char *background_state(const struct background *background)
 {
+	bool rests = false;
+
 	if (is_off(background))
 		return "off";
-	if (background->resting)
+	for (uint32_t i = 0; i < background->devices->worker_count && !rests; i++)
+		rests = background->pace[i].rest_ns > ft_monotonic_ns();
+	if (rests)
 		return "waits for its device to be idle";
 	return background->count > 0 || background->scanning ? "works" : "";
 }

@@ -1,8 +1,10 @@
 /* What the files of the queue share, and those of a sweep.
  *
- *   queue.c             jobs that come, wait and are begun
+ *   queue.c             jobs that come and wait
+ *   schedule.c          which job a device takes next
  *   queue_end.c         the end of a job
  *   queue_pause.c       pauses
+ *   background_scan.c   which stored answers are stale
  *
  * A sweep is one state machine on the loop thread:
  *
@@ -19,20 +21,43 @@
 
 enum { RETRY_FIRST_MS = 2000 }; /* of a final commit that the store refused */
 
+/* What a device is at: the job that has it, its sweep, and what that found. */
+struct active {
+	struct queue *queue;
+	struct worker *worker;
+	struct sweep *sweep;
+	struct job *running;
+	bool disturbed;        /* by whatever else uses the device */
+	struct store_key last; /* of the sweep before, for those of the same kind to follow it */
+	uint32_t last_owner;
+	uint64_t last_created_ns;
+	struct sweep_end found; /* by the sweep whose job ends, until that is stored */
+	bool refused;           /* the store did not take that, and is tried again */
+};
+
 static inline bool queue_go(struct job *job, enum job_state next)
 {
-	return job_go(job, next, job->queue->running == job, job->queue->log);
+	return job_go(job, next, job->active != NULL, job->queue->log);
 }
 
 /* ---- queue.c ---- */
 
-/* Begins the next job, if it can be. */
-void queue_pump(struct queue *queue);
 /* To those who watch. */
 void queue_report(struct queue *queue, const struct job *job, const char *word);
 /* A job that the store refused never was. Others may have joined it meanwhile, or cancelled it: their commits
  * come through first, and one of them may still store it. */
 void queue_drop_unstored(struct job *job);
+
+/* ---- schedule.c ---- */
+
+/* Begins what can be begun. */
+void queue_pump(struct queue *queue);
+/* What runs is stopped, keeps what it has, and waits again. */
+void queue_make_way(struct active *active);
+/* The holder of its device is what the running job is now. */
+void queue_show_holder(const struct active *active);
+/* A job has its device no more. */
+void queue_leave_device(struct job *job);
 
 /* ---- queue_end.c ---- */
 
@@ -43,8 +68,15 @@ void queue_sweep_ended(void *data, const struct sweep_end *found);
 
 /* Who waits until nothing runs hears that it does not. */
 void queue_call_pauses(struct queue *queue, const struct ft_error *error);
-void queue_stop_running(struct queue *queue);
 int queue_read_pause(struct queue *queue, struct ft_error *error);
+
+/* ---- background_scan.c ---- */
+
+struct background;
+/* Once all devices are known: walks, if an answer can have become stale since the last whole walk. */
+void background_scan_begin(struct background *background);
+/* Goes on with a walk that had to stop for want of room. */
+void background_scan_on(struct background *background);
 
 enum sweep_phase { SWEEP_OFF, SWEEP_WAITS_RUNNER, SWEEP_WAITS_SPACE, SWEEP_RUNS, SWEEP_ENDS };
 
@@ -64,8 +96,8 @@ struct sweep {
 	void *data;
 
 	enum sweep_phase phase;
-	struct ft_job *job; /* the queue's; live while the sweep is on */
-	struct runner_slot *slot;
+	struct ft_job *job;    /* the queue's; live while the sweep is on */
+	struct worker *worker; /* NULL: it has no device yet */
 	struct target target;
 	uint32_t identity; /* under which it was begun; 0: not yet */
 	struct trials *trials;

@@ -6,6 +6,7 @@
 #include "daemon/jobs/job_state.h"
 
 struct queue;
+struct active;
 
 /* Called once; `job` is NULL with an error, when the job could not be kept. */
 typedef void (*job_done)(void *data, const struct ft_job *job, const struct ft_error *error);
@@ -49,6 +50,10 @@ struct job {
 	uint32_t waiters, cancellers;
 	struct arrival *arrivals; /* one for each of their commits, in their order */
 	struct queue *queue;
+	char home
+	        [FT_DEVICE_ID_SIZE]; /* the device that it was asked for; an equal one may work it unless it was named */
+	struct active *active; /* what works it */
+	struct active *way;    /* what makes way for it */
 };
 
 struct job *job_new(struct queue *queue);

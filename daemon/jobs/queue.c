@@ -12,11 +12,6 @@
 
 atomic_ulong bugs_seen;
 
-/* Jobs of one command come within this time. */
-static const uint64_t together_ns = 10000000000;
-
-static void make_way(struct queue *queue);
-
 static int stopping(struct ft_error *error)
 {
 	return ft_fail(error, FT_E_STOPPING, "the daemon is stopping; its jobs go on when it is back");
@@ -30,6 +25,7 @@ static bool load_job(void *data, const struct ft_job *stored)
 	if (job == NULL)
 		return true; /* it stays in the store, and is found again at the next start */
 	job->info = *stored;
+	memcpy(job->home, stored->device, sizeof(job->home));
 	job->stored = true;
 	job->state = strcmp(stored->state, "queued") != 0 && strcmp(stored->state, "running") != 0
 	        ? JOB_OVER
@@ -43,28 +39,6 @@ static bool load_job(void *data, const struct ft_job *stored)
 	if (!job_table_append(&queue->jobs, job))
 		job_free(job);
 	return true;
-}
-
-/* Where others may use all of the device, one round at a time with a wait after each would be all that came of making
- * way: nothing would ever be done. */
-static bool shares_device(const struct options *options)
-{
-	return options->background == OPTIONS_BACKGROUND_ALWAYS || options->background_load >= 100;
-}
-
-static void sweep_event(void *data, struct ft_event *event)
-{
-	struct queue *queue = data;
-
-	if (queue->running != NULL)
-		queue->restarts += strcmp(event->event, "restarted") == 0 ? 1 : 0;
-	(void)snprintf(event->state, sizeof(event->state), "running");
-	queue->events->event(queue->data, event);
-	if (queue->running != NULL && job_is_background(queue->running) && !shares_device(queue->options) &&
-	        sweep_is_disturbed(queue->sweep)) {
-		queue->disturbed = true;
-		make_way(queue);
-	}
 }
 
 void queue_report(struct queue *queue, const struct job *job, const char *word)
@@ -81,127 +55,6 @@ void queue_report(struct queue *queue, const struct job *job, const char *word)
 	(void)snprintf(event.stage, sizeof(event.stage), "%s", job->info.stage);
 	(void)snprintf(event.reason, sizeof(event.reason), "%s", job->info.reason);
 	queue->events->event(queue->data, &event);
-}
-
-static const struct sweep_events sweep_events = {.event = sweep_event, .ended = queue_sweep_ended};
-
-/* ---- the next job ---- */
-
-/* The rest of a scale field that one command asked for: it shares what the device was given for the sweep before,
- * and cannot put others off for longer than that command could. */
-static bool follows(const struct queue *queue, const struct job *job)
-{
-	uint64_t created = job->info.created_at_ns, last = queue->last_created_ns;
-
-	/* Either way: one of a higher priority may have gone before those that are older. */
-	return job->keyed && job->key.kernel == queue->last.kernel && job->key.device == queue->last.device &&
-	        memcmp(job->key.problem.hash, queue->last.problem.hash, sizeof(job->key.problem.hash)) == 0 &&
-	        job->info.owner == queue->last_owner &&
-	        (created > last ? created - last : last - created) < together_ns;
-}
-
-static bool before(const struct queue *queue, const struct job *a, const struct job *b)
-{
-	if (a->info.priority != b->info.priority)
-		return a->info.priority > b->info.priority;
-	if (follows(queue, a) != follows(queue, b))
-		return follows(queue, a);
-	return a->info.job < b->info.job;
-}
-
-static bool waits(const struct job *job, bool background)
-{
-	return job->state == JOB_WAITS && job->stored && job_is_background(job) == background;
-}
-
-static struct job *next_job(struct queue *queue, bool background)
-{
-	struct job *next = NULL;
-
-	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
-		struct device *device;
-
-		if (!waits(job, background) || (next != NULL && !before(queue, job, next)))
-			continue;
-		device = devices_find(queue->devices, job->info.device, NULL);
-		if (device == NULL ? devices_probing(queue->devices) : device->state == DEVICE_PROBING)
-			continue; /* its runner is still to be heard */
-		next = job;
-	}
-	return next;
-}
-
-static void make_way(struct queue *queue)
-{
-	uint64_t job = queue->running->info.job; /* before it runs no more */
-
-	if (queue->running->state != JOB_RUNS || !queue_go(queue->running, JOB_STOPS))
-		return;
-	sweep_cancel(queue->sweep);
-	log_line(queue->log, LOG_LEVEL_INFO, "sweep makes way job=%" PRIu64 "%s", job,
-	        queue->disturbed ? ": something else uses the device" : "");
-}
-
-bool queue_is_busy(struct queue *queue)
-{
-	return queue->running != NULL || queue->stopping || queue->paused || next_job(queue, false) != NULL;
-}
-
-const struct ft_job *queue_background(struct queue *queue)
-{
-	struct job *job = next_job(queue, true);
-
-	return job != NULL ? &job->info : NULL;
-}
-
-void queue_let(struct queue *queue)
-{
-	queue->let = true;
-	queue_pump(queue);
-	queue->let = false;
-}
-
-void queue_hold(struct queue *queue, bool hold)
-{
-	queue->held = hold;
-	if (!hold)
-		queue_pump(queue);
-}
-
-void queue_pump(struct queue *queue)
-{
-	struct job *job;
-
-	if (queue->stopping || queue->paused || queue->held)
-		return;
-	job = next_job(queue, false);
-	if (queue->running != NULL) {
-		if (job != NULL && job_is_background(queue->running))
-			make_way(queue);
-		return;
-	}
-	if (job == NULL && queue->let)
-		job = next_job(queue, true);
-	if (job == NULL) {
-		bool disturbed = queue->disturbed;
-
-		queue->disturbed = false;
-		queue->events->idle(queue->data, disturbed);
-		return;
-	}
-	queue->let = false;
-	if (!queue_go(job, JOB_RUNS))
-		return;
-	queue->running = job;
-	if (job->keyed)
-		queue->last = job->key;
-	queue->last_owner = (uint32_t)job->info.owner;
-	queue->last_created_ns = job->info.created_at_ns;
-	job->info.started_at_ns = ft_wall_ns();
-	log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s", job->info.job,
-	        job->info.kernel, job->info.device);
-	queue_report(queue, job, "started");
-	sweep_start(queue->sweep, &job->info);
 }
 
 /* ---- arrivals ---- */
@@ -240,12 +93,6 @@ static void arrived(void *data, uint64_t generation, const struct ft_error *erro
 	queue_pump(queue);
 }
 
-static bool same_key(const struct store_key *a, const struct store_key *b)
-{
-	return a->kernel == b->kernel && a->device == b->device && a->problem.scale == b->problem.scale &&
-	        memcmp(a->problem.hash, b->problem.hash, sizeof(a->problem.hash)) == 0;
-}
-
 /* Jobs from before a restart, or from another hello, have no key of today's yet. */
 static bool has_key(struct queue *queue, struct job *job)
 {
@@ -266,7 +113,8 @@ static bool has_key(struct queue *queue, struct job *job)
 static struct job *find_same(struct queue *queue, const struct target *target)
 {
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
-		if (job->state <= JOB_STOPS && has_key(queue, job) && same_key(&job->key, &target->key) &&
+		if (job->state <= JOB_STOPS && has_key(queue, job) &&
+		        store_key_equal(&job->key, &target->key) &&
 		        ft_problem_equal(&job->info.problem, &target->problem))
 			return job;
 	}
@@ -284,11 +132,11 @@ static uint64_t count_jobs(const struct queue *queue, uint32_t user)
 
 /* Someone by hand wants what is queued already. What was to try only a part tries all then; with force all is timed
  * anew, unless a whole sweep by hand is at that already. */
-static void join(struct queue *queue, struct job *job, const struct queue_ask *ask)
+static void join(struct job *job, const struct target *target, const struct queue_ask *ask)
 {
 	bool was_background = job_is_background(job);
 	bool in_part = job->info.subset || (job->info.check && !ask->check);
-	bool anew = ask->force && !job->info.force && (in_part || was_background || job != queue->running);
+	bool anew = ask->force && !job->info.force && (in_part || was_background || job->active == NULL);
 
 	if (was_background || ask->priority > job->info.priority)
 		job->info.priority = ask->priority;
@@ -303,8 +151,16 @@ static void join(struct queue *queue, struct job *job, const struct queue_ask *a
 	}
 	if (in_part)
 		job->info.subset = job->info.check = false;
-	if ((anew || in_part) && job == queue->running)
-		make_way(queue);
+	if (ask->named && !job->info.named && job->state == JOB_WAITS) {
+		job->info.named = true;
+		memcpy(job->home, target->device->shown.id, sizeof(job->home));
+		memcpy(job->info.device, job->home, sizeof(job->info.device));
+	}
+	if (job->active == NULL)
+		return;
+	queue_show_holder(job->active);
+	if (anew || in_part)
+		queue_make_way(job->active);
 }
 
 void queue_add(struct queue *queue, const struct target *target, const struct queue_ask *ask,
@@ -339,6 +195,8 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 		job->info.job = store_next_job(queue->store);
 		memcpy(job->info.kernel, target->kernel->schema.kernel, sizeof(job->info.kernel));
 		memcpy(job->info.device, target->device->shown.id, sizeof(job->info.device));
+		memcpy(job->home, job->info.device, sizeof(job->home));
+		job->info.named = ask->named;
 		job->info.problem = target->problem;
 		job->info.owner = ask->user;
 		job->info.created_at_ns = ft_wall_ns();
@@ -355,7 +213,7 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 			goto memory;
 		job_set_state(job, "queued");
 	} else if (ask->cause == NULL) {
-		join(queue, job, ask);
+		join(job, target, ask);
 	}
 	if (arrival == NULL)
 		goto memory;
@@ -455,7 +313,7 @@ int queue_cancel(struct queue *queue, uint64_t id, job_done done, void *data, st
 		return -1;
 	if (job->state == JOB_RUNS || job->state == JOB_STOPS) {
 		job->cancelled = true;
-		sweep_cancel(queue->sweep);
+		sweep_cancel(job->active->sweep);
 	} else if (job->state == JOB_WAITS && queue_go(job, JOB_DROPS)) {
 		job_set_outcome(job, JOB_CANCELLED, "cancelled before it ran");
 		queue_commit_end(job);
@@ -488,34 +346,42 @@ bool queue_write_next(const struct queue *queue, uint64_t *id, struct ft_writer 
 
 uint32_t queue_waiting(const struct queue *queue)
 {
-	return queue->jobs.active - (queue->running != NULL ? 1 : 0);
+	return queue->jobs.active - queue->running;
 }
 
-void queue_settled(struct queue *queue, struct runner_slot *slot)
+void queue_settled(struct queue *queue, const struct runner_slot *slot)
 {
-	const struct device *device;
+	const struct device *device = NULL;
 
 	/* Of a device that is another now, or gone. */
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
 		if (job->keyed && job->state != JOB_OVER &&
 		        devices_kernel(queue->devices, &job->key, &device) == NULL)
 			job->keyed = false;
+		else if (device != NULL && job->keyed && !job->info.named &&
+		        devices_find(queue->devices, job->home, NULL) == NULL)
+			memcpy(job->home, device->shown.id, sizeof(job->home)); /* an equal one is there */
 		job->looked = false;
 	}
-	sweep_settled(queue->sweep, slot);
+	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+		if (queue->active[i] != NULL)
+			sweep_settled(queue->active[i]->sweep, slot);
+	}
 	queue_pump(queue);
 }
 
-void queue_runner_event(struct queue *queue, struct runner_slot *slot, const struct ft_runner_event *event)
+void queue_runner_event(struct queue *queue, const struct worker *worker, const struct ft_runner_event *event)
 {
-	sweep_runner_event(queue->sweep, slot, event);
+	if (queue->active[worker->number] != NULL)
+		sweep_runner_event(queue->active[worker->number]->sweep, worker, event);
 }
 
 void queue_runner_gone(
-        struct queue *queue, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+        struct queue *queue, const struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
 	queue->gone[cause]++;
-	sweep_runner_gone(queue->sweep, slot, cause, why);
+	if (queue->active[worker->number] != NULL)
+		sweep_runner_gone(queue->active[worker->number]->sweep, worker, cause, why);
 }
 
 int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, struct store *store,
@@ -525,6 +391,7 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	int status;
 
 	*queue = (struct queue){
+	        .loop = loop,
 	        .devices = devices,
 	        .store = store,
 	        .log = log,
@@ -548,9 +415,6 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	queue->retry.data = queue;
-	queue->sweep = sweep_new(loop, devices, store, log, options, &sweep_events, queue, error);
-	if (queue->sweep == NULL)
-		return -1;
 	queue_pump(queue);
 	return 0;
 }
@@ -560,7 +424,10 @@ void queue_stop(struct queue *queue)
 	struct ft_error error;
 
 	queue->stopping = true;
-	sweep_abandon(queue->sweep);
+	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+		if (queue->active[i] != NULL)
+			sweep_abandon(queue->active[i]->sweep);
+	}
 	(void)stopping(&error);
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
 		job_call_waits(&job->waits, NULL, &error);
@@ -573,8 +440,12 @@ void queue_stop(struct queue *queue)
 void queue_free(struct queue *queue)
 {
 	job_table_free(&queue->jobs);
-	trials_free(queue->found.trials);
-	queue->found.trials = NULL;
-	sweep_free(queue->sweep);
-	queue->sweep = NULL;
+	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+		if (queue->active[i] == NULL)
+			continue;
+		trials_free(queue->active[i]->found.trials);
+		sweep_free(queue->active[i]->sweep);
+		free(queue->active[i]);
+		queue->active[i] = NULL;
+	}
 }

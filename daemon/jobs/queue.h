@@ -1,6 +1,7 @@
-/* The queue: every job that is waiting, running or lately ended, kept in the store, worked one at a time.
+/* The queue: every job that is waiting, running or lately ended, kept in the store, worked one at a time on
+ * each device. Equal devices share the queue: a job that names none of them goes to the first that is free.
  *
- * One sweep serves all who asked for the same problem on the same device. Nothing is told before its commit:
+ * One sweep serves all who asked for the same problem on equal devices. Nothing is told before its commit:
  * a job exists for its owner once the store has it, and has ended once the store says so. */
 #ifndef FLYTUNE_DAEMON_QUEUE_H
 #define FLYTUNE_DAEMON_QUEUE_H
@@ -20,9 +21,9 @@ struct pause;
 struct queue_events {
 	void (*event)(
 	        void *data, const struct ft_event *event); /* progress of any job, for those who watch */
-	/* Nothing that was asked for by hand is left to be started, and nothing runs. `disturbed`: a background
-	 * sweep has just made way for someone else on its device. */
-	void (*idle)(void *data, bool disturbed);
+	/* Nothing runs on a device, and nothing that was asked for by hand could. `disturbed`: a background
+	 * sweep has just made way for someone else on it. */
+	void (*idle)(void *data, struct device *device, bool disturbed);
 	/* A sweep has ended and its job is stored; `busy`: it was disturbed; `away`: it could not be begun, since its device or
 	 * runner was not to be had then. */
 	void (*swept)(
@@ -36,26 +37,21 @@ struct queue {
 	const struct options *options;
 	const struct queue_events *events;
 	void *data;
-	struct sweep *sweep;
-	struct job *running;
+	uv_loop_t *loop;
+	struct active *active[WORKERS_MAX]; /* of each worker that had work, by its number */
+	uint32_t running;                   /* jobs that have a device */
 	struct job_table jobs;
 	/* Figures, since the start. */
 	uint64_t restarts; /* of runners */
 	uint64_t gone[RUNNER_UNSTARTED + 1];
 	uint64_t ends[JOB_OUTCOMES];
 	struct histogram sweeps;
-	bool let;              /* one background job may start */
-	bool held;             /* nothing may start: a runner is being asked something else */
-	bool disturbed;        /* by whatever else uses the device */
-	struct store_key last; /* of the sweep before, for those of the same kind to follow it */
-	uint32_t last_owner;
-	uint64_t last_created_ns;
+	const struct worker *let; /* on which one background job may start */
 	bool paused;
 	struct pause *pauses; /* who waits until nothing runs */
 	uv_timer_t retry;     /* of a final commit that the store refused */
 	uint32_t retry_ms;    /* until the next attempt: twice the one before */
 	bool retry_waits;
-	struct sweep_end found; /* by the sweep whose job ends, until that is stored */
 	bool stopping;
 };
 
@@ -63,7 +59,7 @@ struct queue {
 int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, struct store *store,
         const struct log *log, const struct options *options, const struct queue_events *events, void *data,
         struct ft_error *error);
-/* Stops the running sweep without ending its job: it goes on after the next start. */
+/* Stops what runs without ending its job: it goes on after the next start. */
 void queue_stop(struct queue *queue);
 /* The store takes writes again: what it refused is tried at once. */
 void queue_store_mended(struct queue *queue);
@@ -73,6 +69,7 @@ struct queue_ask {
 	bool force;
 	bool check;        /* only whether the stored winner still holds */
 	bool subset;       /* only those that were best before */
+	bool named;        /* the device was: it runs there, and on no equal one */
 	const char *cause; /* of background work, a word; NULL: it was asked for by hand */
 	int64_t priority;
 	uint64_t budget_ns;
@@ -106,21 +103,24 @@ int queue_write(const struct queue *queue, uint64_t job, struct ft_writer *write
 bool queue_write_next(const struct queue *queue, uint64_t *job, struct ft_writer *writer);
 uint32_t queue_waiting(const struct queue *queue);
 
-/* ---- background work: jobs with a cause, which run only when let, one at a time, and make way ---- */
+/* ---- background work: jobs with a cause, which run only when let, and make way ---- */
 
-/* Whether anything runs, or anything asked for by hand could. */
-bool queue_is_busy(struct queue *queue);
-/* The background job that would be next; NULL if none waits. */
-const struct ft_job *queue_background(struct queue *queue);
+/* Whether anything runs on a device, or anything asked for by hand could. */
+bool queue_is_busy(struct queue *queue, struct device *device);
+/* Whether any device works on this key. */
+bool queue_works_on(const struct queue *queue, const struct store_key *key);
+/* The background job that would be next on a device; NULL if none waits. */
+const struct ft_job *queue_background(struct queue *queue, struct device *device);
 /* Lets that one start. */
-void queue_let(struct queue *queue);
-/* Keeps jobs from being started for a moment; its end starts what waits. */
-void queue_hold(struct queue *queue, bool hold);
+void queue_let(struct queue *queue, const struct device *device);
+/* Keeps jobs from being started on it for a moment; its end starts what waits. */
+void queue_hold(struct queue *queue, struct worker *worker, bool hold);
 
 /* Hooks for what the devices tell. */
-void queue_settled(struct queue *queue, struct runner_slot *slot);
-void queue_runner_event(struct queue *queue, struct runner_slot *slot, const struct ft_runner_event *event);
-void queue_runner_gone(
-        struct queue *queue, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
+void queue_settled(struct queue *queue, const struct runner_slot *slot);
+void queue_runner_event(
+        struct queue *queue, const struct worker *worker, const struct ft_runner_event *event);
+void queue_runner_gone(struct queue *queue, const struct worker *worker, enum runner_cause cause,
+        const struct ft_error *why);
 
 #endif

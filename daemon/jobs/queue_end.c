@@ -37,8 +37,8 @@ static void job_over(struct job *job)
 		histogram_add(&queue->sweeps, job->info.sweep_ns, 1);
 	queue->jobs.active--;
 	queue->jobs.ended++;
-	if (queue->running == job)
-		queue_stop_running(queue);
+	if (job->active != NULL)
+		queue_leave_device(job);
 	log_line(queue->log, LOG_LEVEL_INFO,
 	        "job ended job=%" PRIu64 " state=%s sweep_s=%.3f rounds=%" PRIu64 "%s%s", job->info.job,
 	        job->info.state, (double)job->info.sweep_ns / 1e9, job->info.rounds,
@@ -49,10 +49,10 @@ static void job_over(struct job *job)
 }
 
 /* What lookups will be told, and what the job's waiters are: the same. */
-static int make_answer(struct queue *queue, struct job *job, uint64_t generation)
+static int make_answer(struct job *job, uint64_t generation)
 {
 	const struct store_winner *winner = &job->winner;
-	const struct target *target = &queue->found.target;
+	const struct target *target = &job->active->found.target;
 	struct ft_answer *answer = calloc(1, sizeof(*answer));
 
 	if (answer == NULL)
@@ -78,8 +78,10 @@ static void retry_end(uv_timer_t *timer)
 	struct queue *queue = timer->data;
 
 	queue->retry_waits = false;
-	if (queue->running != NULL && queue->running->state == JOB_ENDS)
-		queue_commit_end(queue->running);
+	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+		if (queue->active[i] != NULL && queue->active[i]->refused)
+			queue_commit_end(queue->active[i]->running);
+	}
 }
 
 void queue_store_mended(struct queue *queue)
@@ -100,16 +102,18 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		return; /* it is stored or it is not: the next start will see */
 	if (error != NULL) {
 		/* The result is in memory; it is told when the store has room for it. */
-		if (queue->running != job || queue->retry_ms == RETRY_FIRST_MS)
+		if (job->active == NULL || queue->retry_ms == RETRY_FIRST_MS)
 			log_line(queue->log, LOG_LEVEL_WARNING, "result not stored yet job=%" PRIu64 ": %s",
 			        job->info.job, error->message);
-		if (queue->running == job) {
+		if (job->active != NULL)
+			job->active->refused = true;
+		if (job->active != NULL && !queue->retry_waits) {
 			queue->retry_waits = true;
 			timer_start(&queue->retry, retry_end, queue->retry_ms);
 			queue->retry_ms *= 2;
 			if (queue->retry_ms > RETRY_LAST_MS)
 				queue->retry_ms = RETRY_LAST_MS;
-		} else {
+		} else if (job->active == NULL) {
 			/* A cancelled job that never ran: it goes on as it was. */
 			(void)queue_go(job, JOB_WAITS);
 			job->info.reason[0] = '\0';
@@ -118,17 +122,18 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		}
 		return;
 	}
-	if (queue->running == job) {
-		bool busy = queue->found.trials != NULL && queue->found.trials->busy;
+	if (job->active != NULL) {
+		struct sweep_end *found = &job->active->found;
+		bool busy = found->trials != NULL && found->trials->busy;
 
 		queue->retry_ms = RETRY_FIRST_MS;
-		sweep_stored(queue->sweep);
-		trials_free(queue->found.trials);
-		queue->found.trials = NULL;
+		sweep_stored(job->active->sweep);
+		trials_free(found->trials);
+		found->trials = NULL;
 		if (job->winner.set)
-			(void)make_answer(queue, job, generation);
-		if (queue->found.target.device != NULL)
-			queue->events->swept(queue->data, &queue->found.target, &job->info, busy, job->away);
+			(void)make_answer(job, generation);
+		if (found->target.device != NULL)
+			queue->events->swept(queue->data, &found->target, &job->info, busy, job->away);
 	}
 	job_over(job);
 	queue_pump(queue);
@@ -150,16 +155,16 @@ static void committed(void *data, uint64_t generation, const struct ft_error *er
 
 static int add_winner(struct queue *queue, struct job *job, struct store_batch *batch)
 {
-	const struct target *target = &queue->found.target;
+	const struct sweep_end *found = &job->active->found;
+	const struct target *target = &found->target;
 
-	if (winner_choose(
-	            &job->winner, queue->store, target, queue->found.trials, queue->options->band_ppm) != 0)
+	if (winner_choose(&job->winner, queue->store, target, found->trials, queue->options->band_ppm) != 0)
 		return -1;
-	job->winner.space_hash = queue->found.space_hash;
+	job->winner.space_hash = found->space_hash;
 	job->winner.job = job->info.job;
 	if (store_batch_winner(batch, &target->key, &target->problem, &job->winner) != 0)
 		return -1;
-	return make_answer(queue, job, 0); /* its generation is known after the commit */
+	return make_answer(job, 0); /* its generation is known after the commit */
 }
 
 void queue_commit_end(struct job *job)
@@ -168,14 +173,18 @@ void queue_commit_end(struct job *job)
 	struct store_batch *batch = store_batch_new(queue->store);
 	struct ft_error error;
 
+	if (job->active != NULL)
+		job->active->refused = false;
 	if (batch == NULL)
 		goto fail;
 	drop_oldest_ended(queue, batch);
-	if (queue->running == job && queue->found.trials != NULL) {
+	if (job->active != NULL && job->active->found.trials != NULL) {
+		const struct sweep_end *found = &job->active->found;
+
 		if (job->outcome == JOB_DONE && add_winner(queue, job, batch) != 0)
 			goto fail;
-		if (store_batch_trials(batch, &queue->found.target.key, queue->found.target.kernel->identity,
-		            queue->found.trials) != 0)
+		if (store_batch_trials(
+		            batch, &found->target.key, found->target.kernel->identity, found->trials) != 0)
 			goto fail;
 	}
 	if (store_batch_job(batch, &job->info) != 0)
@@ -192,8 +201,9 @@ fail:
 
 void queue_sweep_ended(void *data, const struct sweep_end *found)
 {
-	struct queue *queue = data;
-	struct job *job = queue->running;
+	struct active *active = data;
+	struct queue *queue = active->queue;
+	struct job *job = active->running;
 	const enum sweep_outcome outcome = found->outcome;
 	struct trials *trials = found->trials;
 
@@ -213,13 +223,13 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 		(void)queue_go(job, JOB_WAITS);
 		if (outcome == SWEEP_CANCELLED)
 			queue_report(queue, job, "queued");
-		queue_stop_running(queue);
+		queue_leave_device(job);
 		queue_pump(queue);
 		return;
 	}
 	(void)queue_go(job, JOB_ENDS);
 	job->away = outcome == SWEEP_FAILED && strcmp(found->why.code, FT_E_UNAVAILABLE) == 0;
-	queue->found = *found;
+	active->found = *found;
 	if (outcome == SWEEP_HELD)
 		job->winner = found->held;
 	if (trials != NULL) {

@@ -28,12 +28,6 @@ void queue_call_pauses(struct queue *queue, const struct ft_error *error)
 	}
 }
 
-void queue_stop_running(struct queue *queue)
-{
-	queue->running = NULL;
-	queue_call_pauses(queue, NULL);
-}
-
 static void pause_stored(void *data, uint64_t generation, const struct ft_error *error)
 {
 	struct pause *pause = data;
@@ -50,14 +44,19 @@ static void pause_stored(void *data, uint64_t generation, const struct ft_error 
 	        queue->jobs.active);
 	pause->next = queue->pauses;
 	queue->pauses = pause;
-	if (!queue->paused || queue->running == NULL || queue->stopping) {
+	if (!queue->paused || queue->running == 0 || queue->stopping) {
 		queue_call_pauses(queue, NULL);
 		queue_pump(queue);
 		return;
 	}
 	/* One whose end is on the way to the store needs its device no more. */
-	if (queue->running->state == JOB_RUNS && queue_go(queue->running, JOB_STOPS))
-		sweep_cancel(queue->sweep);
+	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+		struct active *active = queue->active[i];
+
+		if (active != NULL && active->running != NULL && active->running->state == JOB_RUNS &&
+		        queue_go(active->running, JOB_STOPS))
+			sweep_cancel(active->sweep);
+	}
 }
 
 void queue_pause(struct queue *queue, bool pause_it,

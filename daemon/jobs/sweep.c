@@ -84,8 +84,8 @@ void sweep_maybe_end(struct sweep *sweep)
 void sweep_finish(struct sweep *sweep, enum sweep_outcome outcome, const struct ft_error *why)
 {
 	sweep_stop_clock(sweep);
-	if (sweep->slot != NULL && sweep->slot->runner.reply == NULL)
-		runner_rest(&sweep->slot->runner);
+	if (sweep->worker != NULL && sweep->worker->runner.reply == NULL)
+		runner_rest(&sweep->worker->runner);
 	sweep->phase = SWEEP_ENDS;
 	sweep->outcome = outcome;
 	sweep->why = why != NULL ? *why : (struct ft_error){0};
@@ -153,42 +153,40 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	sweep->busy = -1;
 	sweep->target = (struct target){0};
 	sweep->identity = 0;
-	sweep->slot = NULL;
+	sweep->worker = NULL;
 	sweep->phase = SWEEP_WAITS_RUNNER;
 	(void)snprintf(job->stage, sizeof(job->stage), "start");
 	if (!find_target(sweep, &error)) {
 		sweep_finish(sweep, SWEEP_FAILED, &error);
 		return;
 	}
-	sweep->slot = sweep->target.device->slot;
-	if (sweep->slot->runner.state == RUNNER_ENDING)
+	sweep->worker = sweep->target.device->worker;
+	if (sweep->worker->runner.state == RUNNER_ENDING)
 		return; /* it is started again when it is gone */
 	sweep_start_clock(sweep);
-	if (sweep->slot->runner.state == RUNNER_READY)
+	if (sweep->worker->runner.state == RUNNER_READY)
 		sweep_ask_space(sweep);
 	else
-		runner_start(&sweep->slot->runner);
+		runner_start(&sweep->worker->runner);
 }
 
-void sweep_settled(struct sweep *sweep, struct runner_slot *slot)
+void sweep_settled(struct sweep *sweep, const struct runner_slot *slot)
 {
 	struct ft_error error;
 
-	if (sweep->slot != slot || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
-		return;
-	if (sweep->phase != SWEEP_WAITS_RUNNER)
+	if (sweep->phase != SWEEP_WAITS_RUNNER || sweep->worker->slot != slot)
 		return;
 	/* Without its device there is nothing to wait for, whatever becomes of the runner. */
 	if (!find_target(sweep, &error))
 		sweep_finish(sweep, SWEEP_MOVED, &error);
-	else if (slot->runner.state == RUNNER_READY)
+	else if (sweep->worker->runner.state == RUNNER_READY)
 		sweep_ask_space(sweep);
 }
 
 void sweep_runner_gone(
-        struct sweep *sweep, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why)
+        struct sweep *sweep, const struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
-	if (sweep->slot != slot || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
+	if (sweep->worker != worker || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
 		return;
 	sweep_stop_clock(sweep);
 	if (sweep->cancelled) {
@@ -232,7 +230,7 @@ void sweep_runner_gone(
 	sweep->busy = -1;
 	sweep->phase = SWEEP_WAITS_RUNNER;
 	sweep_start_clock(sweep);
-	runner_start(&slot->runner);
+	runner_start(&sweep->worker->runner);
 }
 
 void sweep_cancel(struct sweep *sweep)
@@ -240,13 +238,13 @@ void sweep_cancel(struct sweep *sweep)
 	struct ft_cancel_notice notice = {.job = sweep->job->job};
 
 	sweep->cancelled = true;
-	if (sweep->phase == SWEEP_RUNS && sweep->slot->runner.state == RUNNER_READY) {
-		runner_tell(&sweep->slot->runner, "cancel", &ft_cancel_notice_message, &notice);
-		runner_expect(&sweep->slot->runner, STAGE_STOP);
+	if (sweep->phase == SWEEP_RUNS && sweep->worker->runner.state == RUNNER_READY) {
+		runner_tell(&sweep->worker->runner, "cancel", &ft_cancel_notice_message, &notice);
+		runner_expect(&sweep->worker->runner, STAGE_STOP);
 	} else if (sweep->phase == SWEEP_WAITS_RUNNER || sweep->phase == SWEEP_WAITS_SPACE) {
 		/* Nothing is measured yet: the runner's answer is not needed. */
 		if (sweep->phase == SWEEP_WAITS_SPACE)
-			runner_kill(&sweep->slot->runner, RUNNER_ASKED, "the job was cancelled");
+			runner_kill(&sweep->worker->runner, RUNNER_ASKED, "the job was cancelled");
 		sweep_finish(sweep, SWEEP_CANCELLED, NULL);
 	}
 }

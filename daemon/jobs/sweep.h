@@ -1,6 +1,6 @@
-/* A sweep: one job being worked by a runner, from asking for the space to a winner.
+/* A sweep: one job being worked by a device's runner, from asking for the space to a winner.
  *
- * One at a time on a host, so that no measurement disturbs another. What the runner says becomes trials;
+ * One at a time on a device, so that no measurement disturbs another. What the runner says becomes trials;
  * trials are stored as they come; events go out after their commit. The daemon decides from its own samples
  * with the same pure function that the runner races with. A runner that errs is killed; the config that it
  * was busy with is out, and the sweep goes on with the rest in a new runner. */
@@ -53,9 +53,10 @@ void sweep_abandon(struct sweep *sweep);
 bool sweep_is_disturbed(const struct sweep *sweep);
 
 /* What the devices tell; ignored unless it is about this sweep's runner. */
-void sweep_settled(struct sweep *sweep, struct runner_slot *slot);
-void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const struct ft_runner_event *event);
-void sweep_runner_gone(
-        struct sweep *sweep, struct runner_slot *slot, enum runner_cause cause, const struct ft_error *why);
+void sweep_settled(struct sweep *sweep, const struct runner_slot *slot);
+void sweep_runner_event(
+        struct sweep *sweep, const struct worker *worker, const struct ft_runner_event *event);
+void sweep_runner_gone(struct sweep *sweep, const struct worker *worker, enum runner_cause cause,
+        const struct ft_error *why);
 
 #endif

@@ -54,7 +54,7 @@ void sweep_budget_passed(void *data)
 	if (sweep->phase != SWEEP_RUNS)
 		return;
 	sweep->cuts++;
-	runner_kill(&sweep->slot->runner, RUNNER_LATE, "it did not end within the budget of %.3g s",
+	runner_kill(&sweep->worker->runner, RUNNER_LATE, "it did not end within the budget of %.3g s",
 	        (double)sweep_budget(sweep) / 1e9);
 }
 

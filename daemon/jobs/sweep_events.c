@@ -23,7 +23,7 @@ static void protocol_error(struct sweep *sweep, const char *format, ...)
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	runner_kill(&sweep->slot->runner, RUNNER_PROTOCOL_ERROR, "%s", text);
+	runner_kill(&sweep->worker->runner, RUNNER_PROTOCOL_ERROR, "%s", text);
 }
 
 static enum options_stage stage_of(const char *word, enum options_stage otherwise)
@@ -228,9 +228,9 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 		sweep->busy = -1;
 }
 
-void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const struct ft_runner_event *event)
+void sweep_runner_event(struct sweep *sweep, const struct worker *worker, const struct ft_runner_event *event)
 {
-	if (sweep->slot != slot || sweep->phase != SWEEP_RUNS || event->job != sweep->job->job)
+	if (sweep->worker != worker || sweep->phase != SWEEP_RUNS || event->job != sweep->job->job)
 		return; /* a late word about a sweep that is over */
 	if (event->trial >= sweep->members) {
 		protocol_error(sweep, "it speaks of trial %" PRIu64 " of %u", event->trial, sweep->members);
@@ -243,6 +243,6 @@ void sweep_runner_event(struct sweep *sweep, struct runner_slot *slot, const str
 	else
 		take_event(sweep, event);
 	/* Every word shows that it is alive; a cancelled sweep has its one deadline to stop. */
-	if (sweep->phase == SWEEP_RUNS && !sweep->cancelled && slot->runner.state == RUNNER_READY)
-		runner_expect(&slot->runner, sweep->busy_stage);
+	if (sweep->phase == SWEEP_RUNS && !sweep->cancelled && worker->runner.state == RUNNER_READY)
+		runner_expect(&sweep->worker->runner, sweep->busy_stage);
 }

@@ -173,7 +173,7 @@ static void ask_sweep(struct sweep *sweep)
 	sweep->samples = 0;
 	sweep->disturbed = 0;
 	sweep->rejected = false;
-	runner_ask(&sweep->slot->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
+	runner_ask(&sweep->worker->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
 	        sweep_replied, sweep);
 out:
 	ft_writer_free(&members);
@@ -310,7 +310,7 @@ static void space_replied(void *data, struct ft_view reply, const struct ft_erro
 	}
 	if (ft_decode(&ft_space_reply_message, reply, &space, &error) != 0 ||
 	        read_space(&space, &sweep->target, config, pruned, &count, &error) != 0) {
-		runner_kill(&sweep->slot->runner, RUNNER_PROTOCOL_ERROR, "its space makes no sense: %s",
+		runner_kill(&sweep->worker->runner, RUNNER_PROTOCOL_ERROR, "its space makes no sense: %s",
 		        error.message);
 		goto out;
 	}
@@ -347,6 +347,6 @@ void sweep_ask_space(struct sweep *sweep)
 	memcpy(request.device, sweep->target.device->shown.id, sizeof(request.device));
 	sweep->phase = SWEEP_WAITS_SPACE;
 	sweep_start_clock(sweep);
-	runner_ask(&sweep->slot->runner, "space", &ft_space_request_message, &request, STAGE_SPACE,
+	runner_ask(&sweep->worker->runner, "space", &ft_space_request_message, &request, STAGE_SPACE,
 	        space_replied, sweep);
 }

@@ -120,6 +120,7 @@ void method_tune(void *group, struct session *session, const struct ft_envelope 
 	ask = (struct queue_ask){
 	        .force = request.force,
 	        .check = request.check && !request.force,
+	        .named = request.device[0] != '\0',
 	        .priority = request.priority,
 	        .budget_ns = request.budget_ns,
 	        .user = session->user,

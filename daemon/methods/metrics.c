@@ -61,7 +61,7 @@ static void write_lookups(FILE *page, const struct context *context, struct look
 
 static void write_queue(FILE *page, const struct queue *queue)
 {
-	uint64_t running = queue->running != NULL ? 1 : 0;
+	uint64_t running = queue->running;
 
 	head(page, "jobs", "gauge", "Jobs that have not ended, by state.");
 	labelled(page, "jobs", "state", "queued", queue_waiting(queue));

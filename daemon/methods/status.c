@@ -178,7 +178,7 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	        .uptime_ns = ft_monotonic_ns() - context->started_ns,
 	        .sessions = context->server->count,
 	        .jobs_queued = queue_waiting(context->queue),
-	        .jobs_running = context->queue->running != NULL ? 1 : 0,
+	        .jobs_running = context->queue->running,
 	        .runner_restarts = context->queue->restarts,
 	        .paused = context->queue->paused,
 	        .background_waiting = context->background->count,

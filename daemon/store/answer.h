@@ -13,6 +13,12 @@ struct store_key {
 	struct ft_problem_key problem;
 };
 
+static inline bool store_key_equal(const struct store_key *a, const struct store_key *b)
+{
+	return a->kernel == b->kernel && a->device == b->device && a->problem.scale == b->problem.scale &&
+	        memcmp(a->problem.hash, b->problem.hash, sizeof(a->problem.hash)) == 0;
+}
+
 struct store_pin {
 	bool set;
 	struct ft_config config;

@@ -8,7 +8,10 @@
  * management library says, as which it poses too), "cache=MIB" (a
  * launch is faster if less than that was read before it, whatever size of a cache the driver tells), "lucky" (a launch takes 500 microseconds of the device's clock, in blocks
  * of 128 a fifth less where that code was loaded first). The faults that the device code has for tests are acted out: one never
- * ends, and after a wild write every call fails, as on a real device. */
+ * ends, and after a wild write every call fails, as on a real device.
+ *
+ * FLYTUNE_PRETEND_GPUS: so many equal GPUs, 1 unless said. FLYTUNE_PRETEND_CONTEXTS: a file, to which "PID DEVICE" is appended for
+ * each context that is made. "lost=N" in FLYTUNE_PRETEND: what is launched on GPU N writes wildly. */
 
 #include <elf.h>
 #include <stdbool.h>
@@ -62,6 +65,17 @@ static bool spoiled(const char *how)
 
 /* Of a device that is lost to this process: the driver keeps such a state, too. */
 static bool lost;
+
+enum { GPUS_MAX = 8 };
+static int primary[GPUS_MAX]; /* contexts, by the device */
+static int current;           /* the device of the one that is current */
+
+static bool is_lost_here(void)
+{
+	const char *text = getenv("FLYTUNE_PRETEND");
+
+	return text && strncmp(text, "lost=", 5) == 0 && (int)strtol(text + 5, NULL, 10) == current;
+}
 
 static uint64_t option_of(const struct module *module, const char *name)
 {
@@ -226,7 +240,7 @@ static int rmsnorm(const struct launch *launch)
 	if (fault == 1)
 		for (;;)
 			pause();
-	if (spoiled("lost") || fault == 2) {
+	if (spoiled("lost") || is_lost_here() || fault == 2) {
 		lost = true;
 		return ILLEGAL;
 	}
@@ -346,7 +360,10 @@ EXPORT int cuInit(unsigned flags)
 
 EXPORT int cuDeviceGetCount(int *count)
 {
-	*count = 1;
+	const char *text = getenv("FLYTUNE_PRETEND_GPUS");
+	int wanted = text ? (int)strtol(text, NULL, 10) : 1;
+
+	*count = wanted < GPUS_MAX ? wanted : GPUS_MAX;
 	return OK;
 }
 
@@ -397,16 +414,21 @@ EXPORT int cuDriverGetVersion(int *version)
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device)
 {
-	static int primary;
+	const char *path = getenv("FLYTUNE_PRETEND_CONTEXTS");
+	FILE *file = path ? fopen(path, "ae") : NULL;
 
-	(void)device;
-	*context = &primary;
+	if (file) {
+		fprintf(file, "%ld %d\n", (long)getpid(), device);
+		fclose(file);
+	}
+	*context = &primary[device];
 	return OK;
 }
 
 EXPORT int cuCtxSetCurrent(void *context)
 {
-	(void)context;
+	if (context)
+		current = (int)((int *)context - primary);
 	return OK;
 }
 

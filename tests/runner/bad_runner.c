@@ -41,7 +41,8 @@ struct runner {
 	struct ft_writer out; /* the message being written */
 	struct ft_writer held;
 	struct ft_space space;
-	char whose[FT_PROBLEM_TEXT_SIZE + 1]; /* " PROBLEM" for the log's lines, or nothing */
+	char whose[FT_DEVICE_ID_SIZE + FT_PROBLEM_TEXT_SIZE +
+	        2]; /* " DEVICE PROBLEM" for the log's lines, or less */
 	size_t count;
 	size_t last; /* member that could win when the sweep began, but for the default */
 	uint32_t default_index;
@@ -244,12 +245,12 @@ static void send_half(struct runner *self)
 }
 
 /* True the first time in the life of the script: the mark is a file beside it. */
-static bool first_time(const struct script *script, size_t index)
+static bool first_time(const struct script *script, unsigned line)
 {
 	char name[1024];
 	int mark;
 
-	snprintf(name, sizeof name, "%s.fired.%zu", script->path, index);
+	snprintf(name, sizeof name, "%s.fired.%u", script->path, line);
 	mark = open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
 	if (mark < 0)
 		return false;
@@ -303,7 +304,7 @@ static void reach(struct runner *self, const char *step, long which)
 
 		if (strcmp(rule->step, step) != 0 || (rule->which >= 0 && rule->which != which))
 			continue;
-		if (!rule->once || first_time(script, i))
+		if (!rule->once || first_time(script, rule->line))
 			act(self, rule);
 	}
 }
@@ -388,15 +389,17 @@ static void answer_hello(struct runner *self, const struct ft_envelope *request)
 	if (lies(self, "version"))
 		reply.protocol = FT_RUNNER_PROTOCOL_MAX + 7;
 	snprintf(device.arch, sizeof device.arch, "%s", device_arch);
-	snprintf(device.id, sizeof device.id, "%s:0", script->kind);
 	snprintf(device.kind, sizeof device.kind, "%s", script->kind);
 	snprintf(device.identity, sizeof device.identity, "%s", script->device_identity);
 	if (lies(self, "nodevice")) {
 		ft_write_array(&devices, 0);
 		snprintf(reply.reason, sizeof reply.reason, "the script says that there is none");
 	} else {
-		ft_write_array(&devices, 1);
-		ft_encode(&devices, &ft_runner_device_message, &device);
+		ft_write_array(&devices, script->devices);
+		for (uint32_t i = 0; i < script->devices; i++) {
+			snprintf(device.id, sizeof device.id, "%s:%u", script->kind, i);
+			ft_encode(&devices, &ft_runner_device_message, &device);
+		}
 	}
 	if (lies(self, "nokernel")) {
 		ft_write_array(&kernels, 0);
@@ -448,13 +451,14 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 	struct ft_error error;
 	uint32_t kept = 0;
 
-	script_read(&self->script);
-	note(self, "space");
-	reach(self, "space", -1);
 	if (ft_decode(&ft_space_request_message, request->body, &asked, &error)) {
 		fail_request(self, request, &error);
 		return;
 	}
+	snprintf(self->script.on, sizeof self->script.on, "%s", asked.device);
+	script_read(&self->script);
+	note(self, "space");
+	reach(self, "space", -1);
 	traits = traits_of(&self->script);
 	if (ft_kernel_rmsnorm.space(&asked.problem, &traits, &self->space, &error)) {
 		fail_request(self, request, &error);
@@ -763,11 +767,15 @@ static void learn(struct runner *self, const struct ft_sweep_request *asked)
 
 static void name_problem(struct runner *self, const struct ft_problem *problem)
 {
+	size_t length = 0;
+
 	self->whose[0] = '\0';
+	if (self->script.devices > 1)
+		length = (size_t)snprintf(self->whose, sizeof self->whose, " %s", self->script.on);
 	if (!self->script.problems)
 		return;
-	self->whose[0] = ' ';
-	ft_problem_format(problem, ',', self->whose + 1, sizeof self->whose - 1);
+	self->whose[length++] = ' ';
+	ft_problem_format(problem, ',', self->whose + length, sizeof self->whose - length);
 }
 
 static void answer_sweep(struct runner *self, const struct ft_envelope *request)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static void read_rule(struct script *script, char *line)
 		stop_with("the script has more than %d rules", RULES_MAX);
 	rule = &script->rule[script->rule_count++];
 	rule->which = -1;
+	rule->line = script->line;
 	word = strtok_r(line, " ", &save);
 	if (!word)
 		stop_with("a rule of the script has no step");
@@ -62,19 +64,21 @@ static void read_rule(struct script *script, char *line)
 	snprintf(rule->argument, sizeof rule->argument, "%s", word ? word : "");
 }
 
-/* "if PATH LINE": the line counts while PATH is there. The script itself, whose change a hello depends on, stays as it is. */
-static char *taken_line(char *line)
+/* "if PATH LINE": the line counts while PATH is there. The script itself, whose change a hello depends on, stays as it is.
+ * "on DEVICE LINE": while that is what this runner sweeps. */
+static char *taken_line(const struct script *script, char *line)
 {
+	const bool on = strncmp(line, "on ", strlen("on ")) == 0;
 	char *rest;
 
-	if (strncmp(line, "if ", strlen("if ")) != 0)
+	if (!on && strncmp(line, "if ", strlen("if ")) != 0)
 		return line;
 	line += strlen("if ");
 	rest = strchr(line, ' ');
 	if (!rest)
-		stop_with("an if of the script has no line: %s", line);
+		stop_with("an if or on of the script has no line: %s", line);
 	*rest++ = '\0';
-	return access(line, F_OK) == 0 ? rest : NULL;
+	return (on ? strcmp(line, script->on) == 0 : access(line, F_OK) == 0) ? rest : NULL;
 }
 
 static void read_line(struct script *script, char *line)
@@ -96,6 +100,8 @@ static void read_line(struct script *script, char *line)
 		snprintf(script->log, sizeof script->log, "%s", value);
 	} else if (strcmp(line, "depends") == 0) {
 		snprintf(script->depends, sizeof script->depends, "%s", value);
+	} else if (strcmp(line, "devices") == 0) {
+		script->devices = (uint32_t)script_number(value);
 	} else if (strcmp(line, "space") == 0) {
 		script->space = (uint32_t)script_number(value);
 	} else if (strcmp(line, "same") == 0) {
@@ -133,7 +139,9 @@ void script_read(struct script *script)
 	char line[512];
 	FILE *file;
 
-	*script = (struct script){.path = script->path};
+	memset((char *)script + offsetof(struct script, identity), 0,
+	        sizeof *script - offsetof(struct script, identity));
+	script->devices = 1;
 	snprintf(script->identity, sizeof script->identity,
 	        "compiler=made-up-1 runtime=none timing=formula-1");
 	snprintf(script->device_identity, sizeof script->device_identity, "arch=made-up units=4");
@@ -149,8 +157,9 @@ void script_read(struct script *script)
 	while (fgets(line, sizeof line, file)) {
 		char *taken;
 
+		script->line++;
 		line[strcspn(line, "\n")] = '\0';
-		taken = *line && *line != '#' ? taken_line(line) : NULL;
+		taken = *line && *line != '#' ? taken_line(script, line) : NULL;
 		if (taken)
 			read_line(script, taken);
 	}

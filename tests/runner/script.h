@@ -13,15 +13,19 @@ struct rule {
 	char step[16];
 	long which; /* trial or round; -1: any */
 	bool once;  /* fires once in the life of the script, restarts included */
+	unsigned line;
 	char action[16];
 	char argument[ARGUMENT_SIZE];
 };
 
 struct script {
 	const char *path;
+	char on[FT_DEVICE_ID_SIZE]; /* the device that this runner sweeps; "": none yet */
+	/* What is read, from here on: */
 	char identity[FT_IDENTITY_SIZE];
 	char device_identity[FT_IDENTITY_SIZE];
 	char kind[16];
+	uint32_t devices; /* equal ones; 1 unless said */
 	char log[ARGUMENT_SIZE];
 	char depends[ARGUMENT_SIZE]; /* a path that the hello names beside the script; "": none */
 	uint32_t space;              /* members kept; 0: all */
@@ -33,6 +37,7 @@ struct script {
 	bool problems;               /* the log names the problem in each line about one */
 	uint64_t pace_ns;
 	uint64_t time_ps[FT_SPACE_MAX]; /* 0: by the formula */
+	unsigned line;                  /* that is read */
 	size_t rule_count;
 	struct rule rule[RULES_MAX];
 };

@@ -10,8 +10,8 @@
 
 static void print_devices(const flytune_device_list *devices)
 {
-	static const char *const head[] = {
-	        "DEVICE", "STATE", "NAME", "ARCH", ">UNITS", ">MEMORY", "RUNNER", ">PID", "REASON"};
+	static const char *const head[] = {"DEVICE", "STATE", "NAME", "ARCH", ">UNITS", ">MEMORY", "RUNNER",
+	        ">PID", "HELD BY", ">JOB", "REASON"};
 	struct flytune_device device;
 	struct table table;
 	char memory[FORMAT_SIZE];
@@ -27,6 +27,8 @@ static void print_devices(const flytune_device_list *devices)
 		table_add(&table, "%s", device.memory != 0 ? format_bytes(device.memory, memory) : "");
 		table_add(&table, "%s", device.runner);
 		table_count(&table, device.runner_pid);
+		table_add(&table, "%s", device.holder);
+		table_count(&table, device.job);
 		table_add(&table, "%s", device.reason);
 	}
 	if (flytune_device_list_count(devices) == 0)

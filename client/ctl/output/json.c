@@ -214,6 +214,8 @@ static void json_device(struct document *json, const struct flytune_device *devi
 	json_text(json, "identity_text", device->identity_text);
 	json_text(json, "runner", device->runner);
 	count_if(json, "runner_pid", device->runner_pid != 0, device->runner_pid);
+	json_text(json, "holder", device->holder);
+	count_if(json, "job", device->job != 0, device->job);
 	document_text(json, "reason", device->reason);
 	document_end(json);
 }

@@ -321,6 +321,8 @@ struct flytune_device {
 	char runner[128];                 /* the program that measures on it */
 	uint64_t runner_pid;              /* while one runs */
 	char reason[FLYTUNE_REASON_SIZE]; /* why it is not ready */
+	char holder[16];                  /* who has it: sweep, check, background, load; "": nobody */
+	uint64_t job;                     /* of the holder; 0: it has none */
 };
 FLYTUNE_DEFINE_INIT(flytune_device);
 

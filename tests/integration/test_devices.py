@@ -1,0 +1,235 @@
+"""Several equal devices: each has a runner and a sweep of its own, they share the queue, and no fault of one touches another.
+
+Who does what at the same time is seen at gates, at which the made-up runners wait."""
+import os
+import signal
+
+import pytest
+
+from harness import problem, until
+
+TWO = ("devices 2", "space 4", "problems named")
+
+
+@pytest.fixture
+def gates(runner):
+    """A gate for each of two devices, at which its sweeps begin."""
+    return [runner.gate(f"cpu{number}") for number in range(2)]
+
+
+def at_gates(gates, step="sweep"):
+    return [*TWO, *(f"on cpu:{number} at {step} once gate {gate}" for number, gate in enumerate(gates))]
+
+
+@pytest.fixture
+def two(daemons, runner, gates):
+    runner.write(*at_gates(gates))
+    daemon = daemons(runner).start()
+    until(lambda: all(device["state"] == "ready" for device in daemon.status()["devices"]), "both are known")
+    return daemon
+
+
+def tune(peer, m, **more):
+    return peer.call("tune", kernel="rmsnorm", problem=problem(m=m), **more)["job"]
+
+
+def devices(daemon):
+    return {device["id"]: device for device in daemon.status()["devices"]}
+
+
+def job(peer, number):
+    told, = peer.call("jobs", job=number)["jobs"]
+    return told
+
+
+def ended(peer, number):
+    told = peer.call("wait", job=number)
+    assert told["state"] == "done", told
+    return told
+
+
+def sweeps(runner):
+    """Device and problem of each sweep that was begun."""
+    return [tuple(line.split()[2:]) for line in runner.did("sweep")]
+
+
+def test_two_devices_sweep_two_problems_at_once(two, runner, gates):
+    with two.peer() as peer:
+        first, second = tune(peer, 64), tune(peer, 128)
+        for gate in gates:
+            gate.arrived()
+        told = devices(two)
+        assert [told[name]["holder"] for name in ("cpu:0", "cpu:1")] == ["sweep", "sweep"]
+        assert {told["cpu:0"]["job"], told["cpu:1"]["job"]} == {first, second}
+        assert told["cpu:0"]["runner_pid"] != told["cpu:1"]["runner_pid"]
+        assert {job(peer, number)["device"] for number in (first, second)} == {"cpu:0", "cpu:1"}
+        assert two.status()["jobs"] == {"queued": 0, "running": 2}
+        for gate in gates:
+            gate.release()
+        assert {ended(peer, number)["device"] for number in (first, second)} == {"cpu:0", "cpu:1"}
+    until(lambda: not any(device.get("holder") for device in devices(two).values()), "both are free")
+    assert two.lookup(m=64)["source"] == two.lookup(m=128, device="cpu:1")["source"] == "tuned"
+
+
+def test_a_runners_death_costs_the_other_device_nothing(two, runner, gates):
+    with two.peer() as peer:
+        jobs = {"cpu:0": tune(peer, 64, device="cpu:0"), "cpu:1": tune(peer, 128, device="cpu:1")}
+        for gate in gates:
+            gate.arrived()
+        before = devices(two)
+        os.kill(before["cpu:0"]["runner_pid"], signal.SIGKILL)
+        assert ended(peer, jobs["cpu:0"])["restarts"] == 1
+        after = devices(two)
+        assert after["cpu:1"]["runner_pid"] == before["cpu:1"]["runner_pid"] != after["cpu:0"]["runner_pid"]
+        assert after["cpu:1"]["holder"] == "sweep"
+        gates[1].release()
+        assert not ended(peer, jobs["cpu:1"]).get("restarts")
+    assert [device for device, _ in sweeps(runner)].count("cpu:1") == 1
+
+
+def test_a_job_runs_on_the_device_that_it_names(two, runner, gates):
+    with two.peer() as peer:
+        first, second, third = tune(peer, 64, device="cpu:1"), tune(peer, 128, device="cpu:1"), tune(peer, 256)
+        for gate in gates:
+            gate.arrived()
+        assert job(peer, second)["state"] == "queued" and job(peer, second)["device"] == "cpu:1"
+        assert job(peer, third)["device"] == "cpu:0"
+        gates[0].release()
+        ended(peer, third)
+        assert job(peer, second)["state"] == "queued", "a free device takes no job that names another"
+        gates[1].release()
+        assert ended(peer, first)["device"] == ended(peer, second)["device"] == "cpu:1"
+
+
+def test_jobs_that_name_none_keep_each_device_at_work(two, runner, gates):
+    with two.peer() as peer:
+        numbers = [tune(peer, m) for m in (8, 16, 32, 64, 128)]
+        gates[0].arrived()
+        gates[1].arrived()
+        gates[1].release()
+        # The other is still at its first one.
+        for number in numbers[1:]:
+            assert ended(peer, number)["device"] == "cpu:1"
+        assert job(peer, numbers[0])["state"] == "running"
+        gates[0].release()
+        assert ended(peer, numbers[0])["device"] == "cpu:0"
+    assert len(sweeps(runner)) == len(numbers)
+
+
+def test_one_problem_is_swept_once_whichever_device_is_named(two, runner, gates):
+    with two.peer() as peer:
+        numbers = {tune(peer, 64), tune(peer, 64), tune(peer, 64, device="cpu:0"), tune(peer, 64, device="cpu:1")}
+        assert len(numbers) == 1
+        gates[0].arrived()
+        assert not devices(two)["cpu:1"].get("holder")
+        gates[0].release()
+        ended(peer, numbers.pop())
+    assert len(sweeps(runner)) == 1
+
+
+def test_a_job_that_waits_goes_where_someone_names_a_device_for_it(two, runner, gates):
+    with two.peer() as peer:
+        running = [tune(peer, m) for m in (8, 16)]
+        waiting = tune(peer, 64)
+        assert tune(peer, 64, device="cpu:1") == waiting
+        for gate in gates:
+            gate.arrived()
+        gates[0].release()
+        ended(peer, running[0])
+        assert job(peer, waiting)["state"] == "queued"
+        gates[1].release()
+        assert ended(peer, waiting)["device"] == "cpu:1"
+
+
+def test_a_pause_waits_for_all_devices_and_resume_goes_on(two, runner, gates):
+    with two.peer() as peer, two.peer() as other:
+        numbers = [tune(peer, m) for m in (64, 128)]
+        for gate in gates:
+            gate.arrived()
+        paused = other.ask("pause")
+        until(lambda: two.status()["paused"], "the pause is stored")
+        gates[0].release()
+        until(lambda: two.status()["jobs"]["running"] == 1, "the first has stopped")
+        gates[1].release()
+        other.answer(paused)
+        assert two.status()["jobs"] == {"queued": 2, "running": 0}
+        other.call("resume")
+        for number in numbers:
+            ended(peer, number)
+
+
+def test_cancelling_one_leaves_the_other(two, runner, gates):
+    with two.peer() as peer, two.peer() as other:
+        first, second = tune(peer, 64), tune(peer, 128)
+        for gate in gates:
+            gate.arrived()
+        cancelled = other.ask("cancel", job=first)
+        gates[0].release()
+        assert other.answer(cancelled)["state"] == "cancelled"
+        assert job(peer, second)["state"] == "running"
+        gates[1].release()
+        ended(peer, second)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_jobs_of_all_devices_go_on_after_the_daemons_end(two, runner, gates, how):
+    with two.peer() as peer:
+        numbers = [tune(peer, m) for m in (64, 128)]
+        for gate in gates:
+            gate.arrived()
+    getattr(two, how)()
+    runner.write(*TWO)
+    two.start()
+    with two.peer() as peer:
+        told = [ended(peer, number) for number in numbers]
+    assert {one["problem"]["m"] for one in told} == {64, 128}
+
+
+def test_background_work_goes_on_where_nothing_else_is_done(daemons, runner, gates):
+    runner.write(*at_gates(gates))
+    daemon = daemons(runner, arguments=["--background", "always"]).start()
+    until(lambda: len(devices(daemon)) == 2, "both are known")
+    with daemon.peer() as peer:
+        for m in (8, 16):
+            peer.call("lookup", kernel="rmsnorm", problem=problem(m=m), tune_on_miss=True)
+        for gate in gates:
+            gate.arrived()
+        assert [device["holder"] for device in devices(daemon).values()] == ["background"] * 2
+        # One of them makes way for what is asked for by hand, and one alone.
+        by_hand = tune(peer, 64)
+        until(lambda: "sweep makes way" in daemon.log(), "background work makes way")
+        for gate in gates:
+            gate.release()
+        ended(peer, by_hand)
+        for m in (8, 16):
+            until(lambda: daemon.lookup(m=m)["source"] == "tuned", "background work goes on")
+    assert daemon.log().count("sweep makes way") == 1
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "any"])
+def test_a_device_that_is_gone_stops_no_other(two, runner, gates, named):
+    """The runner of one device comes back and counts fewer: the other's sweep goes on in its own."""
+    with two.peer() as peer:
+        first, second = tune(peer, 64), tune(peer, 128, **({"device": "cpu:1"} if named else {}))
+        for gate in gates:
+            gate.arrived()
+        before = devices(two)
+        runner.write("devices 1", *TWO[1:])
+        os.kill(before["cpu:1"]["runner_pid"], signal.SIGKILL)
+        until(lambda: list(devices(two)) == ["cpu:0"], "the other is gone")
+        assert devices(two)["cpu:0"]["runner_pid"] == before["cpu:0"]["runner_pid"]
+        gates[0].release()
+        assert not ended(peer, first).get("restarts")
+        told = peer.call("wait", job=second)
+        if named:
+            assert told["state"] == "failed" and "cpu:1" in told["reason"], told
+        else:
+            assert told["state"] == "done" and told["device"] == "cpu:0", told
+
+
+def test_no_descriptor_of_the_daemon_reaches_a_runner(two, runner):
+    with two.peer() as peer:
+        for m in (64, 128):
+            tune(peer, m)
+        until(lambda: len(runner.pids()) > 1, "both run")
+    assert set(runner.did("descriptors")) == {"0 1 2 3"}
