@@ -3,19 +3,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/decide.h"
+#include "kernels/runner/sample_watch.h"
 #include "kernels/runner/sweep.h"
 #include "proto/clock.h"
 #include "proto/inbox.h"
@@ -23,82 +21,40 @@
 enum {
 	EXIT_BROKEN = 1,
 	EXIT_USAGE = 2,
-	LOOK_MS = 500,       /* how often a sample in progress is looked at */
-	ANNOUNCE_SIZE = 128, /* holds a `begin` notice */
-	KILLABLE = 800,      /* of 1,000: the first to go when memory runs out, long before the daemon */
+	KILLABLE = 800, /* of 1,000: the first to go when memory runs out, long before the daemon */
 };
 
 static const uint64_t quiet_most_ns = 1000000000; /* a sweep gives a sign of life at least this often */
 static const size_t reply_limit = (size_t)16 << 20;
 
-/* A `begin` notice, made beforehand: a signal handler sends it. */
-struct announcement {
-	uint8_t data[ANNOUNCE_SIZE];
-	size_t length;
+enum server_state {
+	SERVER_NEW, /* hello is still to come */
+	SERVER_IDLE,
+	SERVER_SWEEPING,
+	SERVER_CANCELLED, /* sweeping still, but not for long */
+	SERVER_LOST,      /* the backend can do no more in this process */
 };
-
-/* Watches over the samples, which are not announced one by one: a notice for each would cost more than a
- * short launch, and wake the daemon on a core that is being measured. Instead a thread looks twice a second,
- * and names the config whose sample takes long, so that a hang is blamed on it; a handler of fatal signals
- * does the same before the process dies. The thread also ends the process when the daemon is gone, whatever
- * else it does. */
-struct watch {
-	int descriptor;
-	int stop; /* an eventfd: the thread is to end */
-	pthread_t thread;
-	pthread_mutex_t lock;   /* of the socket, against the other thread */
-	atomic_size_t measured; /* trial whose sample is being taken, plus one; 0: none */
-	atomic_uint samples;    /* counts them, so that one is told from the next */
-	size_t count;
-	struct announcement *announcement;
-};
-
-/* Where the signal handler finds it: nothing can be passed to one. Set while a sweep runs. */
-static _Atomic(struct watch *) watched;
 
 struct server {
+	enum server_state state;
 	int descriptor;
 	struct ft_backend *backend;
 	struct ft_inbox inbox;
 	struct ft_writer writer;
-	bool greeted;
 	char code_dir[256];
 	uint64_t memory_cap;
-	bool sweeping;
-	uint64_t job; /* while sweeping */
-	bool cancelled;
-	bool lost;        /* the backend can do no more in this process */
+	uint64_t job;     /* while sweeping */
 	uint64_t told_ns; /* when the last event went out */
-	struct watch watch;
+	struct sample_watch watch;
 };
 
 /* ---- the socket ---- */
 
-/* All of it, or the daemon is gone. */
-static bool send_all(int descriptor, const uint8_t *data, size_t length)
-{
-	while (length > 0) {
-		ssize_t sent = send(descriptor, data, length, MSG_NOSIGNAL);
-		if (sent > 0) {
-			data += sent;
-			length -= (size_t)sent;
-		} else if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-			struct pollfd waiting = {.fd = descriptor, .events = POLLOUT};
-			(void)poll(&waiting, 1, -1);
-		} else if (sent < 0 && errno != EINTR) {
-			return false;
-		}
-	}
-	return true;
-}
-
 /* Sends what the writer holds. A daemon that is gone wants nothing more of this process. */
 static void flush(struct server *server)
 {
-	bool sent = ft_writer_ok(&server->writer);
-	pthread_mutex_lock(&server->watch.lock);
-	sent = sent && send_all(server->descriptor, server->writer.data, server->writer.length);
-	pthread_mutex_unlock(&server->watch.lock);
+	bool sent = ft_writer_ok(&server->writer) &&
+	        sample_watch_send(&server->watch, server->writer.data, server->writer.length);
 	ft_writer_reset(&server->writer);
 	if (!sent)
 		_exit(EXIT_SUCCESS);
@@ -123,123 +79,6 @@ static void fail(struct server *server, uint64_t id, const struct ft_error *fail
 	ft_writer_reset(&server->writer);
 	ft_write_failure(&server->writer, id, failure);
 	flush(server);
-}
-
-/* ---- the watch ---- */
-
-static void fatal(int number)
-{
-	struct watch *watch = atomic_load(&watched);
-	size_t measured = watch ? atomic_load(&watch->measured) : 0;
-	if (measured > 0 && measured <= watch->count) {
-		const struct announcement *announcement = &watch->announcement[measured - 1];
-		ssize_t sent = send(watch->descriptor, announcement->data, announcement->length,
-		        MSG_NOSIGNAL | MSG_DONTWAIT);
-		(void)sent;
-	}
-	/* The action was reset to the default on entry. */
-	raise(number);
-}
-
-static void handle_fatal_signals(bool handle)
-{
-	static const int fatal_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-	struct sigaction action = {
-	        .sa_handler = handle ? fatal : SIG_DFL, .sa_flags = (int)SA_RESETHAND | SA_NODEFER};
-	sigemptyset(&action.sa_mask);
-	for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(fatal_signals[0]); i++)
-		(void)sigaction(fatal_signals[i], &action, NULL);
-}
-
-static void *watch_main(void *argument)
-{
-	struct watch *watch = argument;
-	unsigned seen = 0;
-	bool announced = true;
-	for (;;) {
-		/* The hang-up alone: what the daemon says is the other thread's to read. */
-		struct pollfd poll_for[2] = {
-		        {.fd = watch->descriptor, .events = POLLRDHUP},
-		        {.fd = watch->stop, .events = POLLIN},
-		};
-		int ready = poll(poll_for, 2, LOOK_MS);
-		if (ready > 0 && poll_for[1].revents)
-			return NULL;
-		if (ready > 0 && poll_for[0].revents)
-			_exit(EXIT_SUCCESS);
-		if (ready != 0)
-			continue;
-		unsigned samples = atomic_load(&watch->samples);
-		if (samples != seen) {
-			seen = samples;
-			announced = false;
-			continue;
-		}
-		/* The same sample as half a second ago, if any. */
-		if (announced)
-			continue;
-		pthread_mutex_lock(&watch->lock);
-		size_t measured = atomic_load(&watch->measured);
-		if (measured > 0 && measured <= watch->count && atomic_load(&watch->samples) == seen) {
-			const struct announcement *announcement = &watch->announcement[measured - 1];
-			(void)send_all(watch->descriptor, announcement->data, announcement->length);
-			announced = true;
-		}
-		pthread_mutex_unlock(&watch->lock);
-	}
-}
-
-static void encode_notice(struct ft_writer *writer, const struct ft_runner_event *event)
-{
-	ft_begin_notice(writer, "event");
-	ft_encode(writer, &ft_runner_event_message, event);
-}
-
-static int watch_start(struct server *server, size_t count, struct ft_error *error)
-{
-	struct watch *watch = &server->watch;
-	watch->count = count;
-	watch->announcement = calloc(count ? count : 1, sizeof(*watch->announcement));
-	watch->stop = eventfd(0, EFD_CLOEXEC);
-	if (!watch->announcement || watch->stop < 0)
-		goto failed;
-	for (size_t i = 0; i < count; i++) {
-		struct announcement *announcement = &watch->announcement[i];
-		struct ft_writer writer;
-		struct ft_runner_event event = {
-		        .job = server->job, .trial = i, .event = "begin", .stage = "measure"};
-		ft_writer_init_fixed(&writer, announcement->data, sizeof(announcement->data));
-		encode_notice(&writer, &event);
-		if (!ft_writer_ok(&writer))
-			goto failed;
-		announcement->length = writer.length;
-	}
-	atomic_store(&watch->measured, 0);
-	if (pthread_create(&watch->thread, NULL, watch_main, watch) != 0)
-		goto failed;
-	atomic_store(&watched, watch);
-	handle_fatal_signals(true);
-	return 0;
-failed:
-	free(watch->announcement);
-	watch->announcement = NULL;
-	if (watch->stop >= 0)
-		close(watch->stop);
-	return ft_fail(error, FT_E_MEMORY, "no memory or threads to watch over a sweep");
-}
-
-static void watch_stop(struct server *server)
-{
-	struct watch *watch = &server->watch;
-	handle_fatal_signals(false);
-	atomic_store(&watched, NULL);
-	uint64_t one = 1;
-	ssize_t written = write(watch->stop, &one, sizeof(one));
-	(void)written; /* a counter of zero takes one */
-	pthread_join(watch->thread, NULL);
-	close(watch->stop);
-	free(watch->announcement);
-	watch->announcement = NULL;
 }
 
 /* ---- hello and space ---- */
@@ -296,7 +135,8 @@ static void hello(struct server *server, uint64_t id, struct ft_view body)
 	}
 	snprintf(server->code_dir, sizeof(server->code_dir), "%s", request.code_dir);
 	server->memory_cap = request.memory_cap;
-	server->greeted = true;
+	if (server->state == SERVER_NEW)
+		server->state = SERVER_IDLE;
 
 	struct ft_writer list[3];
 	for (size_t i = 0; i < 3; i++)
@@ -402,7 +242,8 @@ static void on_event(void *context, const struct ft_runner_event *event)
 	struct server *server = context;
 	server->told_ns = ft_monotonic_ns();
 	ft_writer_reset(&server->writer);
-	encode_notice(&server->writer, event);
+	ft_begin_notice(&server->writer, "event");
+	ft_encode(&server->writer, &ft_runner_event_message, event);
 	flush(server);
 }
 
@@ -412,7 +253,7 @@ static bool on_cancelled(void *context)
 	struct server *server = context;
 	if (serve_waiting(server) < 0)
 		_exit(EXIT_BROKEN);
-	return server->cancelled;
+	return server->state == SERVER_CANCELLED;
 }
 
 static void on_measure_begins(void *context, size_t trial)
@@ -424,14 +265,13 @@ static void on_measure_begins(void *context, size_t trial)
 		        .job = server->job, .trial = trial, .event = "begin", .stage = "measure"};
 		on_event(server, &event);
 	}
-	atomic_fetch_add(&server->watch.samples, 1);
-	atomic_store(&server->watch.measured, trial + 1);
+	sample_watch_begins(&server->watch, trial);
 }
 
 static void on_measure_ends(void *context)
 {
 	struct server *server = context;
-	atomic_store(&server->watch.measured, 0);
+	sample_watch_ends(&server->watch);
 }
 
 static int read_samples(struct ft_sweep *sweep, size_t index, struct ft_view list, struct ft_error *error)
@@ -529,9 +369,8 @@ static void run_sweep(struct server *server, uint64_t id, struct ft_view body)
 	        read_sweep(server, request, sweep, &error) < 0)
 		goto out;
 	server->job = sweep->job;
-	server->cancelled = false;
 	server->told_ns = ft_monotonic_ns();
-	if (watch_start(server, sweep->count, &error) < 0)
+	if (sample_watch_start(&server->watch, sweep->job, sweep->count, &error) < 0)
 		goto out;
 	struct ft_sweep_listener listener = {
 	        .context = server,
@@ -540,16 +379,14 @@ static void run_sweep(struct server *server, uint64_t id, struct ft_view body)
 	        .measure_begins = on_measure_begins,
 	        .measure_ends = on_measure_ends,
 	};
-	server->sweeping = true;
+	server->state = SERVER_SWEEPING;
 	result = ft_sweep_run(sweep, server->backend, &listener, &answer, &error);
-	server->sweeping = false;
-	watch_stop(server);
+	server->state = result == FT_BACKEND_LOST ? SERVER_LOST : SERVER_IDLE;
+	sample_watch_stop(&server->watch);
 out:
-	if (result == FT_BACKEND_LOST)
-		server->lost = true;
-	else if (result < 0)
+	if (result < 0 && server->state != SERVER_LOST)
 		fail(server, id, &error);
-	else
+	else if (result >= 0)
 		reply(server, id, &ft_sweep_reply_message, &answer);
 	if (sweep)
 		ft_sweep_free(sweep);
@@ -560,9 +397,9 @@ out:
 static void cancel(struct server *server, struct ft_view body)
 {
 	struct ft_cancel_notice notice;
-	if (ft_decode(&ft_cancel_notice_message, body, &notice, NULL) == 0 && server->sweeping &&
-	        notice.job == server->job)
-		server->cancelled = true;
+	if (ft_decode(&ft_cancel_notice_message, body, &notice, NULL) == 0 &&
+	        server->state == SERVER_SWEEPING && notice.job == server->job)
+		server->state = SERVER_CANCELLED;
 }
 
 /* ---- load ---- */
@@ -580,7 +417,7 @@ static void load(struct server *server, uint64_t id, struct ft_view body)
 		return;
 	}
 	/* While a sweep runs its own work would be in the figure. */
-	for (size_t i = 0; i < backend->device_count && backend->load && !server->sweeping; i++) {
+	for (size_t i = 0; i < backend->device_count && backend->load && server->state == SERVER_IDLE; i++) {
 		if (strcmp(backend->device[i].shown.id, request.device) == 0)
 			answer.known = backend->load(backend, i, &percent);
 	}
@@ -607,14 +444,14 @@ static int take(struct server *server, struct ft_view message)
 		return 0; /* this runner asks nothing */
 	if (strcmp(envelope.method, "hello") == 0) {
 		hello(server, envelope.id, envelope.body);
-	} else if (!server->greeted) {
+	} else if (server->state == SERVER_NEW) {
 		ft_fail(&error, FT_E_PROTOCOL, "hello must come first");
 		fail(server, envelope.id, &error);
 	} else if (strcmp(envelope.method, "space") == 0) {
 		space(server, envelope.id, envelope.body);
 	} else if (strcmp(envelope.method, "load") == 0) {
 		load(server, envelope.id, envelope.body);
-	} else if (strcmp(envelope.method, "sweep") == 0 && server->sweeping) {
+	} else if (strcmp(envelope.method, "sweep") == 0 && server->state != SERVER_IDLE) {
 		ft_fail(&error, FT_E_BUSY, "a sweep is running");
 		fail(server, envelope.id, &error);
 	} else if (strcmp(envelope.method, "sweep") == 0) {
@@ -632,7 +469,7 @@ static int take_all(struct server *server)
 	struct ft_view message;
 	struct ft_error error;
 	int got = 0;
-	while (!server->lost && (got = ft_inbox_next(&server->inbox, &message, &error)) > 0) {
+	while (server->state != SERVER_LOST && (got = ft_inbox_next(&server->inbox, &message, &error)) > 0) {
 		if (take(server, message) < 0)
 			return -1;
 	}
@@ -678,7 +515,7 @@ int ft_runner_serve(int descriptor, struct ft_backend *backend)
 	struct server server = {
 	        .descriptor = descriptor,
 	        .backend = backend,
-	        .watch = {.descriptor = descriptor, .stop = -1, .lock = PTHREAD_MUTEX_INITIALIZER},
+	        .watch = SAMPLE_WATCH(descriptor),
 	};
 	int status = EXIT_SUCCESS;
 	ft_inbox_init(&server.inbox, &ft_bounds_large);
@@ -696,7 +533,7 @@ int ft_runner_serve(int descriptor, struct ft_backend *backend)
 			status = EXIT_BROKEN;
 			break;
 		}
-		if (server.lost) {
+		if (server.state == SERVER_LOST) {
 			status = FT_RUNNER_EXIT_LOST;
 			break;
 		}
