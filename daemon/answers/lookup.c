@@ -93,6 +93,27 @@ bool lookup_settled(const struct target *target, struct store_winner *winner)
 	        winner->space_hash == target_space_hash(target);
 }
 
+bool lookup_is_settled(struct store *store, const struct target *target)
+{
+	struct store_answer known;
+
+	return lookup_known(store, target, 0, &known, NULL) == 1 && lookup_settled(target, &known.winner);
+}
+
+int lookup_trials(
+        struct store *store, const struct target *target, struct trials **trials, struct ft_error *error)
+{
+	*trials = NULL;
+	if (target->key.device != 0 &&
+	        store_get_trials(store, &target->key, target->kernel->identity, trials, error) < 0)
+		return -1;
+	if (*trials != NULL && !ft_problem_equal(&(*trials)->problem, &target->problem)) {
+		trials_free(*trials);
+		*trials = NULL;
+	}
+	return 0;
+}
+
 int32_t lookup_served(struct store *store, const struct target *target, const struct trials *trials)
 {
 	struct store_answer known;
@@ -197,7 +218,7 @@ static int answer_nearest(struct store *store, const struct target *target, uint
 }
 
 int lookup_without_store(struct store *store, const struct target *target, struct ft_answer *answer,
-        enum lookup_source *source, struct ft_error *error)
+        struct lookup_basis *basis, struct ft_error *error)
 {
 	ft_clear(&ft_answer_message, answer);
 	memcpy(answer->kernel, target->kernel->schema.kernel, sizeof(answer->kernel));
@@ -205,7 +226,7 @@ int lookup_without_store(struct store *store, const struct target *target, struc
 	ft_problem_copy(&answer->problem, &target->problem);
 	answer->generation = store_generation(store);
 	answer->revision = target->kernel->schema.revision;
-	*source = LOOKUP_DEFAULT;
+	*basis = (struct lookup_basis){.source = LOOKUP_DEFAULT};
 	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_DEFAULT]);
 	(void)snprintf(answer->reason, sizeof(answer->reason), "the store cannot be read");
 	return target_default(target, &answer->config, error);
@@ -231,8 +252,9 @@ static int check_generation(
 }
 
 int lookup_answer(struct store *store, const struct target *target, uint64_t generation,
-        struct ft_answer *answer, enum lookup_source *source, struct ft_error *error)
+        struct ft_answer *answer, struct lookup_basis *basis, struct ft_error *error)
 {
+	static const char stale[] = "stale: tuned under another compiler, driver or kernel source";
 	const char *reason = "no result yet";
 	struct store_answer known;
 	bool near = false;
@@ -256,7 +278,7 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 	if (found > 0 && known.pin.set) {
 		ft_config_copy(&answer->config, &known.pin.config);
 		if (target_takes(target, &answer->config, NULL)) {
-			*source = LOOKUP_PINNED;
+			basis->source = LOOKUP_PINNED;
 			answer->tuned_at_ns = known.pin.at_ns;
 			goto done;
 		}
@@ -264,18 +286,18 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 	}
 	if (found > 0 && lookup_serves(target, &known.winner)) {
 		take_winner(target->kernel, &known.winner, answer);
-		*source = LOOKUP_TUNED;
+		basis->source = LOOKUP_TUNED;
 		reason = lookup_winner_reason(&known.winner);
 		goto finish;
 	}
 	if (found > 0 && current(target, &known.winner))
 		reason = "winner is no longer in the space";
 	else if (found > 0 && known.winner.set)
-		reason = "stale: tuned under another compiler, driver or kernel source";
+		reason = stale;
 	if (found > 0 && known.import.set) {
 		ft_config_copy(&answer->config, &known.import.config);
 		if (target_takes(target, &answer->config, NULL)) {
-			*source = LOOKUP_IMPORTED;
+			basis->source = LOOKUP_IMPORTED;
 			answer->time_ns = (known.import.time_ps + 500) / 1000;
 			answer->default_time_ns = (known.import.default_time_ps + 500) / 1000;
 			answer->gain_least_ppm = known.import.gain_least_ppm;
@@ -295,11 +317,11 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 	if (answer_nearest(store, target, generation, answer, &near, error) != 0)
 		return -1;
 	if (near) {
-		*source = LOOKUP_NEAREST;
+		basis->source = LOOKUP_NEAREST;
 		goto finish;
 	}
 use_default:
-	*source = LOOKUP_DEFAULT;
+	basis->source = LOOKUP_DEFAULT;
 	if (target_default(target, &answer->config, error) != 0)
 		return -1;
 	answer->revision = target->kernel->schema.revision;
@@ -307,7 +329,8 @@ use_default:
 done:
 	reason = "";
 finish:
-	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[*source]);
+	basis->stale = reason == stale;
+	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[basis->source]);
 	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", reason);
 	return 0;
 }

@@ -18,6 +18,12 @@ enum lookup_source {
 
 extern const char *const lookup_source_words[LOOKUP_SOURCES];
 
+/* What an answer stands on. */
+struct lookup_basis {
+	enum lookup_source source;
+	bool stale; /* the problem has a winner of its own, tuned under another compiler, driver or kernel source */
+};
+
 /* The stored answer of a target's own problem, now or of a generation (0: now), for a key has only a hash of that. 1 found, 0
  * not, -1 error. Call between store_begin and store_end. */
 int lookup_known(struct store *store, const struct target *target, uint64_t generation,
@@ -26,6 +32,12 @@ int lookup_known(struct store *store, const struct target *target, uint64_t gene
 bool lookup_serves(const struct target *target, struct store_winner *winner);
 /* And by today's rule the best of all of today's space: there is nothing to sweep. */
 bool lookup_settled(const struct target *target, struct store_winner *winner);
+/* Whether a target has such a winner. Call between store_begin and store_end. */
+bool lookup_is_settled(struct store *store, const struct target *target);
+/* The trials of a target's own problem under today's identity; NULL if there are none. 0, or -1. Call between store_begin and
+ * store_end. */
+int lookup_trials(
+        struct store *store, const struct target *target, struct trials **trials, struct ft_error *error);
 /* Which of these trials is the winner that is served; -1: none. */
 int32_t lookup_served(struct store *store, const struct target *target, const struct trials *trials);
 /* Times, gain and date of a winner. */
@@ -34,10 +46,10 @@ void lookup_times(const struct store_winner *winner, struct ft_answer *answer);
 const char *lookup_winner_reason(const struct store_winner *winner);
 /* Answers a target as of now, or of a generation (0: now). Call between store_begin and store_end. */
 int lookup_answer(struct store *store, const struct target *target, uint64_t generation,
-        struct ft_answer *answer, enum lookup_source *source, struct ft_error *error);
+        struct ft_answer *answer, struct lookup_basis *basis, struct ft_error *error);
 /* The default, for when the store cannot be read: a store that fails takes no lookup down. */
 int lookup_without_store(struct store *store, const struct target *target, struct ft_answer *answer,
-        enum lookup_source *source, struct ft_error *error);
+        struct lookup_basis *basis, struct ft_error *error);
 /* Reads "UUID:COUNTER"; fails with generation_unavailable if it is not of this store, not reached or
  * collected. */
 int lookup_token(struct store *store, const char *token, uint64_t *generation, struct ft_error *error);

@@ -346,14 +346,11 @@ static void added(void *data, const struct ft_job *job, bool joined, const struc
 static bool is_granted(
         struct background *background, const struct candidate *candidate, const struct target *target)
 {
-	struct store_answer known;
 	bool granted = false;
 
 	if (store_begin(background->store, NULL) != 0)
 		return false;
-	granted = candidate->cause != CANDIDATE_BUSY &&
-	        lookup_known(background->store, target, 0, &known, NULL) == 1 &&
-	        lookup_settled(target, &known.winner);
+	granted = candidate->cause != CANDIDATE_BUSY && lookup_is_settled(background->store, target);
 	store_end(background->store);
 	return granted;
 }

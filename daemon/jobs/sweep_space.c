@@ -322,14 +322,9 @@ static void space_replied(void *data, struct ft_view reply, const struct ft_erro
 			sweep_fail(sweep, "cannot read the store: %s", error.message);
 			goto out;
 		}
-		if (store_get_trials(sweep->store, &sweep->target.key, sweep->target.kernel->identity, &known,
-		            &error) < 0)
-			known = NULL; /* damaged: measured anew */
+		/* Damaged ones are measured anew. */
+		(void)lookup_trials(sweep->store, &sweep->target, &known, NULL);
 		store_end(sweep->store);
-		if (known != NULL && !ft_problem_equal(&known->problem, &sweep->target.problem)) {
-			trials_free(known);
-			known = NULL;
-		}
 	}
 	begin_members(sweep, known, config, (const char(*)[FT_REASON_SIZE])pruned, count,
 	        (uint32_t)space.default_index);

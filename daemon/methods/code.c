@@ -11,6 +11,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/answers/lookup.h"
+
 /* Reads a whole file of kept code and checks it; the caller frees *data. The object begins at `object`. */
 static int read_code(const char *path, const char *device, uint8_t **data, struct ft_view *about,
         struct ft_view *object, struct ft_error *error)
@@ -81,10 +83,9 @@ static int find_code(struct context *context, const struct ft_code_request *requ
 	        target_admit(&target, context->devices, request->kernel, request->device, &request->problem,
 	                error) != 0)
 		return -1;
-	if (target.key.device != 0 &&
-	        store_get_trials(context->store, &target.key, target.kernel->identity, &trials, error) < 0)
+	if (lookup_trials(context->store, &target, &trials, error) < 0)
 		return -1;
-	if (trials == NULL || !ft_problem_equal(&trials->problem, &target.problem) || trials->winner < 0) {
+	if (trials == NULL || trials->winner < 0) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE,
 		        "there is no code yet: this problem has not been tuned here");
 		goto out;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/answers/lookup.h"
 #include "proto/clock.h"
 
 /* A change on its way to the store. */
@@ -99,7 +100,7 @@ static bool was_set(struct store *store, const struct target *target, enum chang
 	struct store_answer *known = malloc(sizeof(*known));
 	bool is = false;
 
-	if (known != NULL && store_get_answer(store, &target->key, known, NULL) == 1)
+	if (known != NULL && lookup_known(store, target, 0, known, NULL) == 1)
 		is = change == CHANGE_FORGET || known->pin.set;
 	free(known);
 	return is;

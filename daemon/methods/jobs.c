@@ -32,17 +32,12 @@ static bool answer_tuned(struct context *context, const struct target *target, s
 {
 	struct ft_answer answer;
 	struct ft_tune_reply reply = {0};
-	struct store_answer known;
-	enum lookup_source source = LOOKUP_DEFAULT;
+	struct lookup_basis basis;
 	struct ft_writer writer;
 	bool told = false;
 
-	if (context_read(context, NULL) != 0)
-		return false;
-	if (lookup_known(context->store, target, 0, &known, NULL) != 1 ||
-	        !lookup_settled(target, &known.winner))
-		return false;
-	if (lookup_answer(context->store, target, 0, &answer, &source, NULL) != 0)
+	if (context_read(context, NULL) != 0 || !lookup_is_settled(context->store, target) ||
+	        lookup_answer(context->store, target, 0, &answer, &basis, NULL) != 0)
 		return false;
 	ft_writer_init_growing(&writer, ft_bounds_request.bytes);
 	ft_encode(&writer, &ft_answer_message, &answer);

@@ -18,7 +18,7 @@ static int refuse_generation(const struct ft_lookup_request *request, struct ft_
 }
 
 int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *request,
-        enum lookup_source *source, bool *known, struct ft_error *error)
+        struct lookup_basis *basis, bool *known, struct ft_error *error)
 {
 	uint64_t generation = 0;
 	uint32_t stripe;
@@ -44,13 +44,13 @@ int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *requ
 		        lookups->target.device->shown.id);
 	}
 	if (!readable ||
-	        lookup_answer(lookups->context->store, &lookups->target, generation, &lookups->answer, source,
+	        lookup_answer(lookups->context->store, &lookups->target, generation, &lookups->answer, basis,
 	                error) != 0) {
 		if (generation != 0)
 			return strcmp(error->code, FT_E_STORE) != 0 ? -1 : refuse_generation(request, error);
 		/* Nobody shall keep it: version and stripe stay zero. */
 		if (lookup_without_store(
-		            lookups->context->store, &lookups->target, &lookups->answer, source, error) != 0)
+		            lookups->context->store, &lookups->target, &lookups->answer, basis, error) != 0)
 			return -1;
 		*known = false;
 		return 0;
@@ -119,14 +119,14 @@ static void keep(struct lookups *lookups, struct ft_view question, uint64_t hash
 }
 
 /* False if it is not the same to be counted as asked: then it is looked up again each time. */
-static bool count_miss(struct lookups *lookups, const struct ft_lookup_request *request, uint64_t more,
-        uint64_t now_ns, struct miss_place *place)
+static bool count_miss(struct lookups *lookups, const struct ft_lookup_request *request, bool stale,
+        uint64_t more, uint64_t now_ns, struct miss_place *place)
 {
 	uint64_t repeats = request->repeats > UINT64_MAX - more ? UINT64_MAX : request->repeats + more;
 	uint64_t asked = misses_count(&lookups->misses, &lookups->target, repeats, now_ns, place);
 
 	/* What is stale comes back by itself; it is only told how much it is wanted. */
-	if (strncmp(lookups->answer.reason, "stale", 5) == 0)
+	if (stale)
 		background_want(lookups->context->background, &lookups->target, CANDIDATE_UPGRADE, asked);
 	else if (request->tune_on_miss)
 		background_want(lookups->context->background, &lookups->target, CANDIDATE_MISS, asked);
@@ -141,7 +141,7 @@ static unsigned answer(struct lookups *lookups, struct ft_view question, uint64_
 {
 	uint64_t hash = replies_hash(question);
 	struct ft_lookup_request request;
-	enum lookup_source source = LOOKUP_DEFAULT;
+	struct lookup_basis basis;
 	struct miss_place miss = {0};
 	bool again = true;
 	uint64_t uncounted;
@@ -155,15 +155,16 @@ static unsigned answer(struct lookups *lookups, struct ft_view question, uint64_
 	if (answer_kept(lookups, question, hash, now_ns, &uncounted, writer))
 		return 1;
 	if (ft_decode(&ft_lookup_request_message, question, &request, error) != 0 ||
-	        lookups_answer(lookups, &request, &source, &known, error) != 0) {
+	        lookups_answer(lookups, &request, &basis, &known, error) != 0) {
 		lookups->refused += !lookups->too_early;
 		return 0;
 	}
-	lookups->by_source[source]++;
+	lookups->by_source[basis.source]++;
 	lookups->batch_count++;
 	/* One that names a generation asks about the past; and without a device there is nothing to tune. */
-	if (source >= LOOKUP_NEAREST && request.generation[0] == '\0' && lookups->target.key.device != 0)
-		again = count_miss(lookups, &request, uncounted, now_ns, &miss);
+	if (basis.source >= LOOKUP_NEAREST && request.generation[0] == '\0' &&
+	        lookups->target.key.device != 0)
+		again = count_miss(lookups, &request, basis.stale, uncounted, now_ns, &miss);
 	ft_writer_init_fixed(&encoded, room, sizeof(room));
 	ft_encode(&encoded, &ft_answer_message, &lookups->answer);
 	if (!ft_writer_ok(&encoded)) {
@@ -173,7 +174,7 @@ static unsigned answer(struct lookups *lookups, struct ft_view question, uint64_
 	ft_write_raw(writer, room, encoded.length);
 	/* Not what does more than ask, nor what is not asked again. */
 	if (again && request.generation[0] == '\0' && !request.tune_on_miss && request.repeats == 0)
-		keep(lookups, question, hash, (struct ft_view){room, encoded.length}, source, miss);
+		keep(lookups, question, hash, (struct ft_view){room, encoded.length}, basis.source, miss);
 	return SESSION_LOOKED_UP;
 }
 

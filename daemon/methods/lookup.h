@@ -40,6 +40,6 @@ void lookups_add_untimed(struct lookups *lookups);
 /* Answers one into lookups->answer, about lookups->target. *known is false if the store cannot be asked just now: then it
  * is what is served meanwhile, or fails for that. */
 int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *request,
-        enum lookup_source *source, bool *known, struct ft_error *error);
+        struct lookup_basis *basis, bool *known, struct ft_error *error);
 
 #endif

@@ -81,15 +81,9 @@ void method_trials(void *group, struct session *session, const struct ft_envelop
 	if (ft_decode(&ft_trials_request_message, envelope->body, &request, &error) != 0 ||
 	        context_read(context, &error) != 0 ||
 	        target_admit(&target, context->devices, request.kernel, request.device, &request.problem,
-	                &error) != 0)
+	                &error) != 0 ||
+	        lookup_trials(context->store, &target, &trials, &error) < 0)
 		goto fail;
-	if (target.key.device != 0 &&
-	        store_get_trials(context->store, &target.key, target.kernel->identity, &trials, &error) < 0)
-		goto fail;
-	if (trials != NULL && !ft_problem_equal(&trials->problem, &target.problem)) {
-		trials_free(trials);
-		trials = NULL;
-	}
 	memcpy(reply->kernel, request.kernel, sizeof(reply->kernel));
 	reply->problem = target.problem;
 	memcpy(reply->device, target.device->shown.id, sizeof(reply->device));
@@ -242,11 +236,11 @@ static bool is_granted(struct context *context, const struct miss *miss, const s
 {
 	struct target target;
 	struct ft_answer answer;
-	enum lookup_source source = LOOKUP_DEFAULT;
+	struct lookup_basis basis;
 
 	return target_admit(&target, context->devices, miss->kernel, miss->device, problem, NULL) == 0 &&
-	        lookup_answer(context->store, &target, 0, &answer, &source, NULL) == 0 &&
-	        source < LOOKUP_NEAREST;
+	        lookup_answer(context->store, &target, 0, &answer, &basis, NULL) == 0 &&
+	        basis.source < LOOKUP_NEAREST;
 }
 
 /* The list of misses, some in each turn. Entries may be given to others meanwhile. */

@@ -49,13 +49,13 @@ static uint64_t answer_place(struct subscriptions *subscriptions, const struct p
 {
 	struct lookups *lookups = subscriptions->lookups;
 	struct ft_lookup_request request;
-	enum lookup_source source = LOOKUP_DEFAULT;
+	struct lookup_basis basis;
 	struct ft_error error;
 	uint64_t generation, digest;
 
 	if (ft_decode(&ft_lookup_request_message, (struct ft_view){place->question, place->length}, &request,
 	            &error) != 0 ||
-	        lookups_answer(lookups, &request, &source, known, &error) != 0) {
+	        lookups_answer(lookups, &request, &basis, known, &error) != 0) {
 		standing->stripe = unplaced;
 		if (lookups->too_early) { /* it becomes due when the device was heard */
 			lookups->too_early = false;

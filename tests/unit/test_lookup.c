@@ -86,7 +86,7 @@ static void what_is_remembered_of_a_device_goes_with_it(void **state)
 	struct store_winner winner = {.set = true, .identity = 1, .time_ps = 1000000, .conclusive = true};
 	struct ft_answer *answer = calloc(1, sizeof(*answer));
 	struct store_batch *batch;
-	enum lookup_source source;
+	struct lookup_basis basis;
 
 	(void)state;
 	assert_non_null(answer);
@@ -97,12 +97,12 @@ static void what_is_remembered_of_a_device_goes_with_it(void **state)
 	assert_false(place_commit(place, batch).failed);
 	for (int turn = 0; turn < 2; turn++) {
 		assert_int_equal(store_begin(place->store, NULL), 0);
-		assert_int_equal(lookup_answer(place->store, &asked_before, 0, answer, &source, NULL), 0);
-		assert_int_equal(source, LOOKUP_NEAREST);
+		assert_int_equal(lookup_answer(place->store, &asked_before, 0, answer, &basis, NULL), 0);
+		assert_int_equal(basis.source, LOOKUP_NEAREST);
 		assert_true(ft_config_equal(&answer->config, &winner.config));
 		assert_int_equal(answer->tuned_scale, LARGE);
-		assert_int_equal(lookup_answer(place->store, &asked_after, 0, answer, &source, NULL), 0);
-		assert_int_equal(source, LOOKUP_DEFAULT);
+		assert_int_equal(lookup_answer(place->store, &asked_after, 0, answer, &basis, NULL), 0);
+		assert_int_equal(basis.source, LOOKUP_DEFAULT);
 		store_end(place->store);
 	}
 	place_close(place);
