@@ -43,14 +43,13 @@ FT_DECLARE_MESSAGE(hello_request, FT_HELLO_REQUEST)
 	F(UINT, descriptors, 0, FT_OPTIONAL) /* 1: the board's travels with the first byte of this reply */
 FT_DECLARE_MESSAGE(hello_reply, FT_HELLO_REPLY)
 
-#define FT_LOOKUP_REQUEST(F)                                                 \
-	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                         \
-	F(PROBLEM, problem, 0, FT_REQUIRED)                                  \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL)                      \
-	F(TEXT, generation, FT_TOKEN_SIZE, FT_OPTIONAL)                      \
-	F(BOOL, tune_on_miss, 0, FT_OPTIONAL)                                \
-	F(BOOL, invariant, 0, FT_OPTIONAL) /* reserved: refused when true */ \
-	F(UINT, repeats, 0, FT_OPTIONAL)   /* times the caller answered this by itself since it last asked */
+#define FT_LOOKUP_REQUEST(F)                            \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)    \
+	F(PROBLEM, problem, 0, FT_REQUIRED)             \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) \
+	F(TEXT, generation, FT_TOKEN_SIZE, FT_OPTIONAL) \
+	F(BOOL, tune_on_miss, 0, FT_OPTIONAL)           \
+	F(UINT, repeats, 0, FT_OPTIONAL) /* times the caller answered this by itself since it last asked */
 FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 
 #define FT_ANSWER(F)                                                                                         \
@@ -58,14 +57,17 @@ FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 	F(PROBLEM, problem, 0, FT_REQUIRED)             /* whole: every field of the schema */               \
 	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_OPTIONAL) /* absent while no device is known yet */            \
 	F(CONFIG, config, 0, FT_REQUIRED)                                                                    \
-	F(TEXT, source, 16, FT_REQUIRED) /* pinned, tuned, imported, nearest, default */                     \
+	F(TEXT, source, 16, FT_REQUIRED) /* pinned, tuned, fleet, imported, recorded, nearest, default */    \
 	F(TEXT, reason, 64, FT_OPTIONAL) /* why this source: "no result yet", "probing", "stale", … */     \
 	F(UINT, generation, 0, FT_REQUIRED)                                                                  \
 	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL) /* under which the answer was measured */               \
 	F(UINT, time_ns, 0, FT_OPTIONAL)                                                                     \
-	F(UINT, default_time_ns, 0,                                                                          \
-	        FT_OPTIONAL) /* by the rounds that both were in: over time_ns, the gain */                   \
-	F(UINT, gain_least_ppm, 0, FT_OPTIONAL) /* its lower bound, in millionths; 0: not known */           \
+	F(UINT, default_time_ns, 0, FT_OPTIONAL) /* by the rounds that both were in */                       \
+	F(UINT, gain_ppm, 0,                                                                                 \
+	        FT_OPTIONAL) /* the default's time over this one's, in millionths; 0: not known */           \
+	F(UINT, gain_least_ppm, 0, FT_OPTIONAL) /* its lower bound */                                        \
+	F(UINT, seen_ppm, 0, FT_OPTIONAL)       /* of the space, what was tried; 0: not known */             \
+	F(UINT, order_class, 0, FT_OPTIONAL)    /* configs of one class give the same bits; 0: of none */    \
 	F(BOOL, unsettled, 0, FT_OPTIONAL)      /* the race ended before it was settled */                   \
 	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                 \
 	F(UINT, tuned_scale, 0, FT_OPTIONAL) /* nearest: the scale field's value that was tuned */           \
@@ -217,8 +219,9 @@ FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 	F(UINT, gain_ppm, 0,                                                                             \
 	        FT_OPTIONAL) /* the default's time over the winner's, by the rounds that both were in */ \
 	F(UINT, gain_least_ppm, 0, FT_OPTIONAL)                                                          \
-	F(RAW, knobs, 0, FT_OPTIONAL)  /* schema_knob */                                                 \
-	F(RAW, trials, 0, FT_REQUIRED) /* trial */
+	F(UINT, seen_ppm, 0, FT_OPTIONAL) /* of the space, what was tried */                             \
+	F(RAW, knobs, 0, FT_OPTIONAL)     /* schema_knob */                                              \
+	F(RAW, trials, 0, FT_REQUIRED)    /* trial */
 FT_DECLARE_MESSAGE(trials_reply, FT_TRIALS_REPLY)
 
 #define FT_CODE_REQUEST(F)                           \
@@ -239,30 +242,35 @@ FT_DECLARE_MESSAGE(code_reply, FT_CODE_REPLY)
 
 /* What a code object is, and how what is in it is launched. A runner that keeps code writes it before the
  * object in the file, too: PROTOCOL.md, "Kept code". */
-#define FT_CODE_ABOUT(F)                                                                                   \
-	F(TEXT, hash, FT_HASH_SIZE, FT_REQUIRED) /* of the machine code and its launch: the file's name */ \
-	F(TEXT, symbol, 64, FT_REQUIRED)         /* the kernel's name in the object */                     \
-	F(TEXT, target, 64, FT_REQUIRED)         /* "sm_90", "amdgcn-amd-amdhsa--gfx90a" */                \
-	F(TEXT, builder, 192, FT_OPTIONAL)       /* the compiler */                                        \
-	F(UINT, version, 0, FT_OPTIONAL)         /* of the code object's format; 0 on NVIDIA */            \
-	F(UINT, block, 0, FT_REQUIRED)           /* threads of a block */                                  \
-	F(UINT, rows, 0, FT_REQUIRED)            /* that a block takes at once */                          \
-	F(UINT, blocks_max, 0, FT_REQUIRED)      /* grid: blocks for all rows, but no more than these */   \
-	F(UINT, dynamic_shared, 0, FT_OPTIONAL)  /* bytes to launch with */                                \
-	F(TEXT, arguments, 192, FT_REQUIRED)     /* "y: pointer, …, eps: float", in order */             \
-	F(UINT, max_threads, 0, FT_OPTIONAL)     /* of a block, as the compiler was told */                \
-	F(UINT, registers, 0, FT_OPTIONAL)       /* a thread */                                            \
-	F(UINT, spills, 0, FT_OPTIONAL)                                                                    \
-	F(UINT, shared, 0, FT_OPTIONAL) /* bytes a block, of its own */                                    \
-	F(UINT, local, 0, FT_OPTIONAL)  /* bytes a thread */                                               \
-	F(UINT, wave, 0, FT_OPTIONAL)                                                                      \
-	F(UINT, build_ns, 0, FT_OPTIONAL)                                                                  \
-	F(UINT, size, 0, FT_REQUIRED)                /* bytes of the object */                             \
+#define FT_CODE_ABOUT(F)                                                                                    \
+	F(TEXT, hash, FT_HASH_SIZE, FT_REQUIRED) /* of the machine code and its launch: the file's name */  \
+	F(TEXT, target, 64, FT_REQUIRED)         /* "sm_90", "amdgcn-amd-amdhsa--gfx90a" */                 \
+	F(TEXT, builder, 192, FT_OPTIONAL)       /* the compiler */                                         \
+	F(UINT, version, 0, FT_OPTIONAL)         /* of the code object's format; 0 on NVIDIA */             \
+	F(RAW, steps, 0, FT_REQUIRED) /* code_step: 1 to FT_CODE_STEPS_MAX, launched one after the other */ \
+	F(UINT, max_threads, 0, FT_OPTIONAL) /* of a block, as the compiler was told */                     \
+	F(UINT, registers, 0, FT_OPTIONAL)   /* a thread */                                                 \
+	F(UINT, spills, 0, FT_OPTIONAL)                                                                     \
+	F(UINT, shared, 0, FT_OPTIONAL) /* bytes a block, of its own */                                     \
+	F(UINT, local, 0, FT_OPTIONAL)  /* bytes a thread */                                                \
+	F(UINT, wave, 0, FT_OPTIONAL)                                                                       \
+	F(UINT, build_ns, 0, FT_OPTIONAL)                                                                   \
+	F(UINT, size, 0, FT_REQUIRED)                /* bytes of the object */                              \
 	F(TEXT, checksum, FT_HASH_SIZE, FT_REQUIRED) /* XXH3 of these, 128 bits */
 FT_DECLARE_MESSAGE(code_about, FT_CODE_ABOUT)
 
-enum { FT_CODE_BYTES_MAX = 32 << 20 /* of an object: a reply must hold it */ };
-#define FT_CODE_MAGIC "flytune code 2\n" /* a file of kept code begins with it */
+/* One launch. */
+#define FT_CODE_STEP(F)                                                                                 \
+	F(TEXT, symbol, 64, FT_REQUIRED)        /* the function's name in the object */                 \
+	F(UINT, block, 0, FT_REQUIRED)          /* threads of a block */                                \
+	F(UINT, rows, 0, FT_REQUIRED)           /* that a block takes at once */                        \
+	F(UINT, blocks_max, 0, FT_REQUIRED)     /* grid: blocks for all rows, but no more than these */ \
+	F(UINT, dynamic_shared, 0, FT_OPTIONAL) /* bytes to launch with */                              \
+	F(TEXT, arguments, 192, FT_REQUIRED)    /* "y: pointer, …, eps: float", in order */
+FT_DECLARE_MESSAGE(code_step, FT_CODE_STEP)
+
+enum { FT_CODE_BYTES_MAX = 32 << 20 /* of an object: a reply must hold it */, FT_CODE_STEPS_MAX = 4 };
+#define FT_CODE_MAGIC "flytune code 3\n" /* a file of kept code begins with it */
 
 /* One device as the daemon knows it. `status` and `devices` list them. */
 #define FT_DEVICE_STATE(F)                                                                                   \
@@ -368,6 +376,8 @@ FT_DECLARE_MESSAGE(pause_reply, FT_PAUSE_REPLY)
 	F(UINT, default_time_ps, 0,                                                                         \
 	        FT_OPTIONAL) /* by the rounds that both were in: over time_ps, the gain */                  \
 	F(UINT, gain_least_ppm, 0, FT_OPTIONAL)                                                             \
+	F(UINT, seen_ppm, 0, FT_OPTIONAL)                                                                   \
+	F(UINT, order_class, 0, FT_OPTIONAL)                                                                \
 	F(BOOL, unsettled, 0, FT_OPTIONAL)                                                                  \
 	F(UINT, tuned_at_ns, 0, FT_OPTIONAL)                                                                \
 	F(CONFIG, pin, 0, FT_OPTIONAL)                                                                      \

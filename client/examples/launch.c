@@ -155,6 +155,7 @@ static int run(const struct driver *driver, const flytune_code_object *object,
 	size_t rows = (size_t)m * (size_t)n * sizeof(uint16_t), row = (size_t)n * sizeof(uint16_t), length;
 	uint16_t *x = malloc(rows), *y = calloc(1, rows), *weight = malloc(row);
 	void *module, *function, *device_x, *device_y, *device_weight;
+	struct flytune_code_step step;
 	int64_t stride = n;
 	float eps = 1e-5f;
 	uint64_t state = 1;
@@ -165,19 +166,21 @@ static int run(const struct driver *driver, const flytune_code_object *object,
 		x[i] = some_bf16(&state);
 	for (int64_t i = 0; i < n && !failed; i++)
 		weight[i] = some_bf16(&state);
-	failed = failed || check(driver->load(&module, flytune_code_data(object, &length)), "load") != 0 ||
-	        check(driver->find(&function, module, info->symbol), "find the kernel") != 0 ||
+	flytune_code_step_init(&step);
+	failed = failed || !flytune_code_get_step(object, 0, &step) ||
+	        check(driver->load(&module, flytune_code_data(object, &length)), "load") != 0 ||
+	        check(driver->find(&function, module, step.symbol), "find the kernel") != 0 ||
 	        check(driver->allocate(&device_x, rows), "allocate") != 0 ||
 	        check(driver->allocate(&device_y, rows), "allocate") != 0 ||
 	        check(driver->allocate(&device_weight, row), "allocate") != 0 ||
 	        check(driver->upload(device_x, x, rows), "upload") != 0 ||
 	        check(driver->upload(device_weight, weight, row), "upload") != 0;
 	if (!failed) {
-		/* In the order that info->arguments tells. */
+		/* In the order that step.arguments tells. */
 		void *arguments[] = {&device_y, &device_x, &device_weight, &m, &stride, &eps};
-		uint32_t grid = flytune_code_blocks(info, m);
+		uint32_t grid = flytune_code_blocks(&step, m);
 
-		failed = check(driver->launch(function, grid, 1, 1, info->block, 1, 1, info->dynamic_shared,
+		failed = check(driver->launch(function, grid, 1, 1, step.block, 1, 1, step.dynamic_shared,
 		                       NULL, arguments, NULL),
 		                 "launch") != 0 ||
 		        check(driver->synchronize(), "run") != 0 ||
@@ -187,7 +190,7 @@ static int run(const struct driver *driver, const flytune_code_object *object,
 		if (!failed)
 			printf("%s for %s on %s: %" PRIu32 " blocks of %" PRIu32
 			       " threads, largest relative error %.2e\n",
-			        info->symbol, info->target, info->device, grid, info->block, worst);
+			        step.symbol, info->target, info->device, grid, step.block, worst);
 	}
 	free(x);
 	free(y);

@@ -6,26 +6,38 @@
 #include "client/lib/words.h"
 #include "kernels/host.h"
 
-static const char *const source_words[] = {
-        [FLYTUNE_SOURCE_UNKNOWN] = "unknown",
-        [FLYTUNE_SOURCE_PINNED] = "pinned",
-        [FLYTUNE_SOURCE_TUNED] = "tuned",
-        [FLYTUNE_SOURCE_IMPORTED] = "imported",
-        [FLYTUNE_SOURCE_NEAREST] = "nearest",
-        [FLYTUNE_SOURCE_DEFAULT] = "default",
+#include <flytune/admin.h>
+
+static const struct {
+	const char *word;
+	int rank;
+} sources[] = {
+        [FLYTUNE_SOURCE_UNKNOWN] = {"unknown", 0},
+        [FLYTUNE_SOURCE_PINNED] = {"pinned", 7},
+        [FLYTUNE_SOURCE_TUNED] = {"tuned", 6},
+        [FLYTUNE_SOURCE_IMPORTED] = {"imported", 4},
+        [FLYTUNE_SOURCE_NEAREST] = {"nearest", 2},
+        [FLYTUNE_SOURCE_DEFAULT] = {"default", 1},
+        [FLYTUNE_SOURCE_FLEET] = {"fleet", 5},
+        [FLYTUNE_SOURCE_RECORDED] = {"recorded", 3},
 };
 
-enum { SOURCE_COUNT = sizeof source_words / sizeof *source_words };
+enum { SOURCE_COUNT = sizeof sources / sizeof *sources };
 
 const char *flytune_source_word(enum flytune_source source)
 {
-	return (size_t)source < SOURCE_COUNT ? source_words[source] : "unknown";
+	return (size_t)source < SOURCE_COUNT ? sources[source].word : "unknown";
+}
+
+int flytune_source_rank(enum flytune_source source)
+{
+	return (size_t)source < SOURCE_COUNT ? sources[source].rank : 0;
 }
 
 enum flytune_source answer_source(const char *word)
 {
 	for (size_t i = 1; i < SOURCE_COUNT; i++) {
-		if (strcmp(source_words[i], word) == 0)
+		if (strcmp(sources[i].word, word) == 0)
 			return (enum flytune_source)i;
 	}
 	return FLYTUNE_SOURCE_UNKNOWN;
@@ -106,7 +118,10 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 	answer->generation = read.generation;
 	answer->time_ns = read.time_ns;
 	answer->default_time_ns = read.default_time_ns;
+	answer->gain_ppm = read.gain_ppm;
 	answer->gain_least_ppm = read.gain_least_ppm;
+	answer->seen_ppm = read.seen_ppm;
+	answer->order_class = read.order_class;
 	answer->unsettled = read.unsettled;
 	answer->tuned_at_ns = read.tuned_at_ns;
 	answer->tuned_scale = read.tuned_scale;

@@ -10,24 +10,61 @@
 
 struct flytune_code_object {
 	struct flytune_code_info info;
+	struct flytune_code_step step[FT_CODE_STEPS_MAX];
 	size_t length;
 	/* Drivers read a code object as an ELF file in place: aligned as the heap is. */
 	_Alignas(max_align_t) unsigned char data[];
 };
 
 /* Numbers of 32 bits that a driver is called with; a daemon that says more is not to be believed. */
-static int read_launch(
-        const struct ft_code_about *about, struct flytune_code_info *info, struct ft_error *error)
+static int read_step(struct ft_view view, struct flytune_code_step *shown, struct ft_error *error)
 {
-	if (about->block == 0 || about->block > 1024 || about->rows == 0 || about->rows > about->block ||
-	        about->blocks_max == 0 || about->blocks_max > UINT32_MAX ||
-	        about->dynamic_shared > UINT32_MAX)
+	struct ft_code_step step;
+
+	if (ft_decode(&ft_code_step_message, view, &step, error) != 0)
+		return -1;
+	if (step.block == 0 || step.block > 1024 || step.rows == 0 || step.rows > step.block ||
+	        step.blocks_max == 0 || step.blocks_max > UINT32_MAX || step.dynamic_shared > UINT32_MAX)
 		return ft_fail(error, FT_E_BAD_FRAME, "the code came with a launch that cannot be");
-	info->block = (uint32_t)about->block;
-	info->rows = (uint32_t)about->rows;
-	info->blocks_max = (uint32_t)about->blocks_max;
-	info->dynamic_shared = (uint32_t)about->dynamic_shared;
+	flytune_code_step_init(shown);
+	snprintf(shown->symbol, sizeof shown->symbol, "%s", step.symbol);
+	snprintf(shown->arguments, sizeof shown->arguments, "%s", step.arguments);
+	shown->block = (uint32_t)step.block;
+	shown->rows = (uint32_t)step.rows;
+	shown->blocks_max = (uint32_t)step.blocks_max;
+	shown->dynamic_shared = (uint32_t)step.dynamic_shared;
 	return 0;
+}
+
+static int read_steps(
+        struct ft_view list, struct flytune_code_step *step, uint32_t *count, struct ft_error *error)
+{
+	struct ft_cursor cursor = ft_cursor_of(list.data, list.length);
+	struct ft_view view;
+
+	if (!ft_read_array(&cursor, count) || *count == 0 || *count > FT_CODE_STEPS_MAX)
+		return ft_fail(error, FT_E_BAD_FRAME, "the code came with no launch, or too many");
+	for (uint32_t i = 0; i < *count; i++) {
+		if (!ft_read_view(&cursor, &view) || read_step(view, &step[i], error) != 0)
+			return ft_fail(error, FT_E_BAD_FRAME, "the code came with a launch that cannot be");
+	}
+	return 0;
+}
+
+static void describe(
+        const struct ft_code_reply *reply, const struct ft_code_about *about, struct flytune_code_info *info)
+{
+	snprintf(info->device, sizeof info->device, "%s", reply->device);
+	snprintf(info->identity, sizeof info->identity, "%s", reply->identity);
+	snprintf(info->hash, sizeof info->hash, "%s", about->hash);
+	snprintf(info->target, sizeof info->target, "%s", about->target);
+	snprintf(info->builder, sizeof info->builder, "%s", about->builder);
+	info->object_version = about->version;
+	info->max_threads = about->max_threads;
+	info->registers = about->registers;
+	info->spills = about->spills;
+	info->shared = about->shared;
+	info->wave = about->wave;
 }
 
 static int read_code(void *to, const struct client_reply *answer, struct ft_error *error)
@@ -35,7 +72,6 @@ static int read_code(void *to, const struct client_reply *answer, struct ft_erro
 	flytune_code_object **object = to;
 	struct ft_code_reply reply;
 	struct ft_code_about about;
-	struct flytune_code_info info;
 	flytune_code_object *made;
 
 	if (ft_decode(&ft_code_reply_message, answer->body, &reply, error) != 0 ||
@@ -43,28 +79,16 @@ static int read_code(void *to, const struct client_reply *answer, struct ft_erro
 		return -1;
 	if (reply.object.length == 0 || about.size != reply.object.length)
 		return ft_fail(error, FT_E_BAD_FRAME, "the code object is cut off");
-	flytune_code_info_init(&info);
-	if (read_launch(&about, &info, error) != 0)
-		return -1;
-	snprintf(info.device, sizeof info.device, "%s", reply.device);
-	snprintf(info.identity, sizeof info.identity, "%s", reply.identity);
-	snprintf(info.hash, sizeof info.hash, "%s", about.hash);
-	snprintf(info.symbol, sizeof info.symbol, "%s", about.symbol);
-	snprintf(info.target, sizeof info.target, "%s", about.target);
-	snprintf(info.builder, sizeof info.builder, "%s", about.builder);
-	snprintf(info.arguments, sizeof info.arguments, "%s", about.arguments);
-	info.object_version = about.version;
-	info.max_threads = about.max_threads;
-	info.registers = about.registers;
-	info.spills = about.spills;
-	info.shared = about.shared;
-	info.wave = about.wave;
-	if (answer_knobs(&reply.config, info.knob, &info.knob_count, error) != 0)
-		return -1;
 	made = calloc(1, sizeof *made + reply.object.length);
 	if (made == NULL)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
-	made->info = info;
+	flytune_code_info_init(&made->info);
+	describe(&reply, &about, &made->info);
+	if (read_steps(about.steps, made->step, &made->info.step_count, error) != 0 ||
+	        answer_knobs(&reply.config, made->info.knob, &made->info.knob_count, error) != 0) {
+		free(made);
+		return -1;
+	}
 	made->length = reply.object.length;
 	memcpy(made->data, reply.object.data, made->length);
 	*object = made;
@@ -99,15 +123,21 @@ int flytune_code_describe(const flytune_code_object *object, struct flytune_code
 	return object != NULL && sized_out(info, &object->info, sizeof object->info);
 }
 
-uint32_t flytune_code_blocks(const struct flytune_code_info *info, int64_t scale)
+int flytune_code_get_step(const flytune_code_object *object, size_t index, struct flytune_code_step *step)
+{
+	return object != NULL && index < object->info.step_count &&
+	        sized_out(step, &object->step[index], sizeof object->step[index]);
+}
+
+uint32_t flytune_code_blocks(const struct flytune_code_step *step, int64_t scale)
 {
 	uint64_t rows, blocks;
 
-	if (info == NULL)
+	if (step == NULL)
 		return 0;
-	rows = info->rows > 0 ? info->rows : 1;
+	rows = step->rows > 0 ? step->rows : 1;
 	blocks = scale > 0 ? ((uint64_t)scale + rows - 1) / rows : 1;
-	return blocks < info->blocks_max ? (uint32_t)blocks : info->blocks_max;
+	return blocks < step->blocks_max ? (uint32_t)blocks : step->blocks_max;
 }
 
 void flytune_code_free(flytune_code_object *object)

@@ -16,6 +16,8 @@ const char *const lookup_source_words[LOOKUP_SOURCES] = {
         [LOOKUP_IMPORTED] = "imported",
         [LOOKUP_NEAREST] = "nearest",
         [LOOKUP_DEFAULT] = "default",
+        [LOOKUP_FLEET] = "fleet",
+        [LOOKUP_RECORDED] = "recorded",
 };
 
 int lookup_token(struct store *store, const char *token, uint64_t *generation, struct ft_error *error)
@@ -43,13 +45,29 @@ int lookup_token(struct store *store, const char *token, uint64_t *generation, s
 	return 0;
 }
 
+static void set_gain(uint64_t time_ps, uint64_t default_time_ps, uint64_t least_ppm, struct ft_answer *answer)
+{
+	answer->time_ns = (time_ps + 500) / 1000;
+	answer->default_time_ns = (default_time_ps + 500) / 1000;
+	if (time_ps != 0)
+		answer->gain_ppm = (uint64_t)((double)default_time_ps / (double)time_ps * 1e6 + 0.5);
+	answer->gain_least_ppm = least_ppm;
+}
+
 void lookup_times(const struct store_winner *winner, struct ft_answer *answer)
 {
-	answer->time_ns = (winner->time_ps + 500) / 1000;
-	answer->default_time_ns = (winner->default_time_ps + 500) / 1000;
-	answer->gain_least_ppm = winner->gain_least_ppm;
+	set_gain(winner->time_ps, winner->default_time_ps, winner->gain_least_ppm, answer);
+	answer->seen_ppm = winner->seen_ppm;
+	answer->order_class = winner->order_class;
 	answer->unsettled = !winner->conclusive;
 	answer->tuned_at_ns = winner->tuned_at_ns;
+}
+
+static void take_identity(
+        const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
+{
+	answer->unsettled = !winner->conclusive;
+	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
 }
 
 static void take_winner(
@@ -57,7 +75,7 @@ static void take_winner(
 {
 	ft_config_copy(&answer->config, &winner->config);
 	lookup_times(winner, answer);
-	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
+	take_identity(kernel, winner, answer);
 }
 
 const char *lookup_winner_reason(const struct store_winner *winner)
@@ -170,7 +188,7 @@ static bool look_near(void *data, uint64_t scale, const struct store_answer *kno
 	struct ft_config config;
 	bool serves = false;
 
-	/* The key has only a hash: the problem must be the same but for the scale. */
+	/* The key has only a hash: the problem must be the same but for the scale field. */
 	ft_problem_copy(&here, &target->problem);
 	if (ft_problem_set_number(&here, target->kernel->schema.scale, (int64_t)scale, NULL) != 0 ||
 	        !ft_problem_equal(&here, &known->problem))
@@ -179,27 +197,24 @@ static bool look_near(void *data, uint64_t scale, const struct store_answer *kno
 		ft_config_copy(&config, &known->winner.config);
 		serves = target_takes(target, &config, NULL);
 	}
-	if (serves) {
-		if (tries_here(target, &config)) {
-			take_winner(target->kernel, &known->winner, search->answer);
-			search->found = true;
-		}
-	} else if (known->import.set) {
+	if (!serves) {
+		if (!known->import.set)
+			return true;
 		ft_config_copy(&config, &known->import.config);
-		if (target_takes(target, &config, NULL) && tries_here(target, &config)) {
-			search->answer->tuned_at_ns = known->import.at_ns;
-			search->found = true;
-		}
+		if (!target_takes(target, &config, NULL))
+			return true;
 	}
-	if (search->found) {
-		ft_config_copy(&search->answer->config, &config);
-		search->answer->tuned_scale = scale;
-		/* Times were measured at another size: they say nothing of this one. */
-		search->answer->time_ns = 0;
-		search->answer->default_time_ns = 0;
-		search->answer->gain_least_ppm = 0;
-	}
-	return !search->found;
+	if (!tries_here(target, &config))
+		return true;
+	/* Times were measured at another size: they say nothing of this one. */
+	if (serves)
+		take_identity(target->kernel, &known->winner, search->answer);
+	search->answer->tuned_at_ns = serves ? known->winner.tuned_at_ns : known->import.at_ns;
+	search->answer->order_class = serves ? known->winner.order_class : known->import.order_class;
+	ft_config_copy(&search->answer->config, &config);
+	search->answer->tuned_scale = scale;
+	search->found = true;
+	return false;
 }
 
 static int answer_nearest(struct store *store, const struct target *target, uint64_t generation,
@@ -298,9 +313,10 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 		ft_config_copy(&answer->config, &known.import.config);
 		if (target_takes(target, &answer->config, NULL)) {
 			basis->source = LOOKUP_IMPORTED;
-			answer->time_ns = (known.import.time_ps + 500) / 1000;
-			answer->default_time_ns = (known.import.default_time_ps + 500) / 1000;
-			answer->gain_least_ppm = known.import.gain_least_ppm;
+			set_gain(known.import.time_ps, known.import.default_time_ps,
+			        known.import.gain_least_ppm, answer);
+			answer->seen_ppm = known.import.seen_ppm;
+			answer->order_class = known.import.order_class;
 			answer->unsettled = known.import.unsettled;
 			answer->tuned_at_ns = known.import.at_ns;
 			if (strcmp(known.import.identity, target->kernel->identity_text) != 0)
@@ -311,9 +327,6 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 		}
 		reason = "imported config is not in the space";
 	}
-	answer->time_ns = answer->default_time_ns = answer->tuned_at_ns = answer->gain_least_ppm = 0;
-	answer->unsettled = false;
-	answer->identity[0] = '\0';
 	if (answer_nearest(store, target, generation, answer, &near, error) != 0)
 		return -1;
 	if (near) {

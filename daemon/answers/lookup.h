@@ -7,12 +7,15 @@
 
 #include "daemon/answers/target.h"
 
+/* In no order. */
 enum lookup_source {
 	LOOKUP_PINNED,
 	LOOKUP_TUNED,
 	LOOKUP_IMPORTED,
 	LOOKUP_NEAREST,
 	LOOKUP_DEFAULT,
+	LOOKUP_FLEET,    /* none yet */
+	LOOKUP_RECORDED, /* none yet */
 	LOOKUP_SOURCES
 };
 

@@ -79,6 +79,21 @@ void trials_progress(const struct trials *trials, uint32_t members, uint64_t *tr
 	}
 }
 
+uint64_t trials_seen_ppm(const struct trials *trials, uint32_t members)
+{
+	uint64_t tried = 0, seen = 0;
+
+	for (uint32_t i = 0; i < members; i++) {
+		const struct trial *trial = &trials->trial[i];
+
+		if (trial->status == TRIAL_PRUNED)
+			continue;
+		tried++;
+		seen += trial->status != TRIAL_WAITING || trial->sample_ps != NULL;
+	}
+	return tried > 0 ? seen * 1000000 / tried : 0;
+}
+
 /* A stored winner gives way only to one that is better beyond the noise; or where nobody looked at what it does now. */
 static uint32_t keep_tied(struct store *store, const struct target *target, const struct trials *trials,
         const struct ft_standing *standing)
@@ -108,6 +123,7 @@ int winner_choose(struct store_winner *winner, struct store *store, const struct
 	        .config = trials->trial[trials->winner].config,
 	        .identity = target->kernel->identity,
 	        .rule_revision = FT_RULE_REVISION,
+	        .seen_ppm = trials_seen_ppm(trials, members),
 	        .tuned_at_ns = ft_wall_ns(),
 	        .conclusive = trials->conclusive,
 	        .busy = trials->busy,

@@ -9,6 +9,8 @@
 void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
         struct ft_standing *standing, struct ft_decision *decision);
 /* What `winner` gains over the default, and at least, in millionths: 1,200,000 is a default that takes 20 % longer. 0: not known. */
+/* How much of the space was tried, in millionths: what is pruned does not count. */
+uint64_t trials_seen_ppm(const struct trials *trials, uint32_t members);
 void trials_gain(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t winner,
         uint64_t *gain_ppm, uint64_t *least_ppm);
 /* Fills in the times of a winner and its gain. */

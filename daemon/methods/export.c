@@ -55,6 +55,8 @@ static bool fill_row(struct outgoing *out, const struct store_key *key, const st
 		row->time_ps = answer->winner.time_ps;
 		row->default_time_ps = answer->winner.default_time_ps;
 		row->gain_least_ppm = answer->winner.gain_least_ppm;
+		row->seen_ppm = answer->winner.seen_ppm;
+		row->order_class = answer->winner.order_class;
 		row->unsettled = !answer->winner.conclusive;
 		row->tuned_at_ns = answer->winner.tuned_at_ns;
 	} else if (answer->import.set) {
@@ -64,10 +66,12 @@ static bool fill_row(struct outgoing *out, const struct store_key *key, const st
 		row->time_ps = answer->import.time_ps;
 		row->default_time_ps = answer->import.default_time_ps;
 		row->gain_least_ppm = answer->import.gain_least_ppm;
+		row->seen_ppm = answer->import.seen_ppm;
+		row->order_class = answer->import.order_class;
 		row->unsettled = answer->import.unsettled;
 		row->tuned_at_ns = answer->import.at_ns;
 	}
-	return row->config.count > 0 || row->pin.count > 0;
+	return !ft_config_empty(&row->config) || !ft_config_empty(&row->pin);
 }
 
 static bool export_answer(void *data, const struct store_key *key, const struct store_answer *answer)

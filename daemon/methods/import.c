@@ -177,8 +177,8 @@ static int check_texts(const struct ft_row *row, struct ft_error *error)
 			return ft_fail_field(
 			        error, FT_E_BAD_REQUEST, "config", "missing", "given, or else a pin");
 		if (row->identity[0] != '\0' || row->origin[0] != '\0' || row->time_ps != 0 ||
-		        row->default_time_ps != 0 || row->gain_least_ppm != 0 || row->unsettled ||
-		        row->tuned_at_ns != 0)
+		        row->default_time_ps != 0 || row->gain_least_ppm != 0 || row->seen_ppm != 0 ||
+		        row->order_class != 0 || row->unsettled || row->tuned_at_ns != 0)
 			return ft_fail_field(error, FT_E_BAD_REQUEST, "config", "missing",
 			        "given, since the row says how it was measured");
 	} else if (check_text("identity", row->identity, FT_IDENTITY_SIZE, signs, error) != 0 ||
@@ -191,7 +191,8 @@ static int check_texts(const struct ft_row *row, struct ft_error *error)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "time_ps", "less than any launch takes",
 		        "0, or 1,000 or more");
 	if (check_number("gain_least_ppm", row->gain_least_ppm, gain_max_ppm, "at most a billion times",
-	            error) != 0)
+	            error) != 0 ||
+	        check_number("seen_ppm", row->seen_ppm, 1000000, "at most 1000000, all of it", error) != 0)
 		return -1;
 	if (check_number("time_ps", row->time_ps, time_max_ps, "at most an hour", error) != 0 ||
 	        check_number("default_time_ps", row->default_time_ps, time_max_ps, "at most an hour",
@@ -339,6 +340,8 @@ static int add_slots(struct transfer *transfer, struct store_batch *batch, const
 		import->time_ps = row->time_ps;
 		import->default_time_ps = row->default_time_ps;
 		import->gain_least_ppm = row->gain_least_ppm;
+		import->seen_ppm = row->seen_ppm;
+		import->order_class = row->order_class;
 		import->unsettled = row->unsettled;
 		import->at_ns = row->tuned_at_ns;
 		(void)snprintf(import->origin, sizeof(import->origin), "%s", row->origin);

@@ -25,8 +25,6 @@ int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *requ
 	bool readable;
 
 	*known = true;
-	if (request->invariant)
-		return ft_fail_field(error, FT_E_BAD_VALUE, "invariant", "true", "false: not offered yet");
 	readable = *known = context_read(lookups->context, error) == 0;
 	/* A named generation never falls back. */
 	if (request->generation[0] != '\0' && !readable)

@@ -99,6 +99,7 @@ void method_trials(void *group, struct session *session, const struct ft_envelop
 		if (trials->winner >= 0)
 			trials_gain(trials, trials->count, context->options->band_ppm,
 			        (uint32_t)trials->winner, &reply->gain_ppm, &reply->gain_least_ppm);
+		reply->seen_ppm = trials_seen_ppm(trials, trials->count);
 		write_trials(trials, context->options->band_ppm, &writer);
 	} else {
 		ft_write_array(&writer, 0);

@@ -35,6 +35,8 @@ struct store_winner {
 	/* That of the default follows from the rounds that both were in: their ratio is the gain. 0: it was in none. */
 	uint64_t time_ps, default_time_ps;
 	uint64_t gain_least_ppm; /* of the gain, with 99.5 % confidence, in millionths; 0: not known */
+	uint64_t seen_ppm;       /* of the space, what was tried, in millionths; 0: not known */
+	uint64_t order_class;    /* configs of one class give the same bits; 0: of none */
 	uint64_t tuned_at_ns;
 	bool conclusive;
 	bool busy; /* measured while something else used the device */
@@ -46,7 +48,7 @@ struct store_import {
 	struct ft_config config;
 	char origin[64];
 	char identity[FT_IDENTITY_SIZE]; /* under which it was measured, there */
-	uint64_t time_ps, default_time_ps, gain_least_ppm;
+	uint64_t time_ps, default_time_ps, gain_least_ppm, seen_ppm, order_class; /* as in a winner */
 	bool unsettled;
 	uint64_t at_ns;
 };

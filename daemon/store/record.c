@@ -259,11 +259,13 @@ static bool read_u32(struct ft_cursor *cursor, uint32_t *value)
 enum {
 	ANSWER_ELEMENTS = 5,
 	PIN_ELEMENTS = 3,
-	WINNER_ELEMENTS = 11,
-	WINNER_ELEMENTS_BUSY = 10,  /* without the gain's bound */
+	WINNER_ELEMENTS = 13,
+	WINNER_ELEMENTS_GAIN = 11,  /* without how much was seen, and the class */
+	WINNER_ELEMENTS_BUSY = 10,  /* nor the gain's bound */
 	WINNER_ELEMENTS_BEFORE = 9, /* nor whether it was disturbed */
-	IMPORT_ELEMENTS = 8,
-	IMPORT_ELEMENTS_BEFORE = 6 /* without the gain's bound, and whether it is settled */
+	IMPORT_ELEMENTS = 10,
+	IMPORT_ELEMENTS_GAIN = 8,  /* without how much was seen, and the class */
+	IMPORT_ELEMENTS_BEFORE = 6 /* nor the gain's bound, and whether it is settled */
 };
 
 void record_write_pin(struct ft_writer *writer, const struct store_pin *pin)
@@ -308,6 +310,8 @@ void record_write_winner(struct ft_writer *writer, const struct store_winner *wi
 	ft_write_uint(writer, winner->job);
 	ft_write_bool(writer, winner->busy);
 	ft_write_uint(writer, winner->gain_least_ppm);
+	ft_write_uint(writer, winner->seen_ppm);
+	ft_write_uint(writer, winner->order_class);
 }
 
 static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
@@ -316,7 +320,7 @@ static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
 
 	winner->set = !ft_read_nil(cursor);
 	winner->busy = false;
-	winner->gain_least_ppm = 0;
+	winner->gain_least_ppm = winner->seen_ppm = winner->order_class = 0;
 	if (!winner->set)
 		return true;
 	return take_array(cursor, &elements) && elements >= WINNER_ELEMENTS_BEFORE &&
@@ -326,7 +330,9 @@ static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
 	        take_uint(cursor, &winner->default_time_ps) && take_uint(cursor, &winner->tuned_at_ns) &&
 	        ft_read_bool(cursor, &winner->conclusive) && take_uint(cursor, &winner->job) &&
 	        (elements < WINNER_ELEMENTS_BUSY || ft_read_bool(cursor, &winner->busy)) &&
-	        (elements < WINNER_ELEMENTS || take_uint(cursor, &winner->gain_least_ppm));
+	        (elements < WINNER_ELEMENTS_GAIN || take_uint(cursor, &winner->gain_least_ppm)) &&
+	        (elements < WINNER_ELEMENTS ||
+	                (take_uint(cursor, &winner->seen_ppm) && take_uint(cursor, &winner->order_class)));
 }
 
 void record_write_import(struct ft_writer *writer, const struct store_import *import)
@@ -344,6 +350,8 @@ void record_write_import(struct ft_writer *writer, const struct store_import *im
 	ft_write_uint(writer, import->at_ns);
 	ft_write_uint(writer, import->gain_least_ppm);
 	ft_write_bool(writer, import->unsettled);
+	ft_write_uint(writer, import->seen_ppm);
+	ft_write_uint(writer, import->order_class);
 }
 
 static bool read_import(struct ft_cursor *cursor, struct store_import *import)
@@ -353,10 +361,11 @@ static bool read_import(struct ft_cursor *cursor, struct store_import *import)
 	import->set = !ft_read_nil(cursor);
 	if (!import->set)
 		return true;
-	import->gain_least_ppm = 0;
+	import->gain_least_ppm = import->seen_ppm = import->order_class = 0;
 	import->unsettled = false;
 	return take_array(cursor, &elements) &&
-	        (elements == IMPORT_ELEMENTS || elements == IMPORT_ELEMENTS_BEFORE) &&
+	        (elements == IMPORT_ELEMENTS || elements == IMPORT_ELEMENTS_GAIN ||
+	                elements == IMPORT_ELEMENTS_BEFORE) &&
 	        read_config(cursor, &import->config) &&
 	        ft_read_text_into(cursor, import->origin, sizeof(import->origin)) &&
 	        ft_read_text_into(cursor, import->identity, sizeof(import->identity)) &&
@@ -364,7 +373,9 @@ static bool read_import(struct ft_cursor *cursor, struct store_import *import)
 	        take_uint(cursor, &import->at_ns) &&
 	        (elements == IMPORT_ELEMENTS_BEFORE ||
 	                (take_uint(cursor, &import->gain_least_ppm) &&
-	                        ft_read_bool(cursor, &import->unsettled)));
+	                        ft_read_bool(cursor, &import->unsettled))) &&
+	        (elements < IMPORT_ELEMENTS ||
+	                (take_uint(cursor, &import->seen_ppm) && take_uint(cursor, &import->order_class)));
 }
 
 void record_write_answer(struct ft_writer *writer, const struct record_answer *answer)

@@ -79,11 +79,12 @@ def test_a_gpu_is_tuned_and_its_code_is_kept(gpu):
     for trial in trials["ok"]:
         assert trial["registers"] == 32 and len(trial["code"]) == 32
         code = (gpu.state / "code" / f"{trial['code']}.code").read_bytes()
-        assert code.startswith(b"flytune code 2\n")
+        assert code.startswith(b"flytune code 3\n")
         unpacker = msgpack.Unpacker()
-        unpacker.feed(code[len(b"flytune code 2\n"):])
+        unpacker.feed(code[len(b"flytune code 3\n"):])
         about = unpacker.unpack()
-        assert about["symbol"] == "flytune_rmsnorm" and about["block"] == trial["config"]["BLOCK_THREADS"]
+        (step,) = about["steps"]
+        assert step["symbol"] == "flytune_rmsnorm" and step["block"] == trial["config"]["BLOCK_THREADS"]
     # What is compiled from the same options is compiled once; the checking code has a key, too.
     same = trials["same_code_as"]
     assert [trial["config"]["waves_per_eu"] for trial in same] == [2]
@@ -113,7 +114,7 @@ def test_the_winners_code_is_launched_by_a_program_without_a_compiler(gpu, drive
     told = gpu.ctl("code", *harness.shape(m=64, n=1024), "-o", out).json
     assert told["target"] == "sm_90" and told["bytes"] == out.stat().st_size and out.read_bytes().startswith(b"\x7fELF")
     assert told["config"] == gpu.lookup(m=64, n=1024)["config"]
-    assert told["launch"]["block"] == told["config"]["BLOCK_THREADS"] and told["builder"].startswith("nvrtc-13.99")
+    assert told["steps"][0]["block"] == told["config"]["BLOCK_THREADS"] and told["builder"].startswith("nvrtc-13.99")
     ran = subprocess.run([harness.program("example-launch"), "64", "1024"], capture_output=True, text=True, check=False,
                          env={**os.environ, "LD_LIBRARY_PATH": str(driver), "FLYTUNE_SOCKET": str(gpu.path)},
                          timeout=harness.DEADLINE)

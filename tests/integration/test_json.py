@@ -9,7 +9,8 @@ from harness import shape
 # What only a GPU has (test_gpu.py asks for its code), what a device has while it is at work (test_devices.py), and what no winner
 # says of itself.
 ELSEWHERE = {("device", "pci"), ("device", "holder"), ("device", "job")} | {
-    ("code", member) for member in shapes.SHAPES["code"]} | {
+    (shape, member) for shape in ("code", "step") for member in shapes.SHAPES[shape]} | {
+    (shape, "order_class") for shape in ("answer", "tuned", "checked")} | {
     (shape, member) for shape in ("tuned", "checked") for member in ("tuned_scale", "revision")}
 
 

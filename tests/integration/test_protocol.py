@@ -98,7 +98,7 @@ def test_replies_of_a_daemon_are_as_they_are_listed(daemon):
         check("row", peer.call("export")["rows"][0])
         assert peer.call("watch")["ok"] is True and peer.call("import_begin")["ok"] is True
         lookups = peer.call("status")["lookups"]
-        assert set(lookups) == {"pinned", "tuned", "imported", "nearest", "default", "refused"}
+        assert set(lookups) == {"pinned", "tuned", "fleet", "imported", "recorded", "nearest", "default", "refused"}
         assert lookups["refused"] >= 1
 
 

@@ -158,7 +158,7 @@ def test_a_device_that_is_still_to_be_heard_is_told_when_it_is(daemons, runner):
 
 def test_each_place_has_its_own_error(daemon):
     ready(daemon)
-    lookups = [ask(), ask(m=0), {"kernel": "softmax", "problem": {"m": 1}}, ask(generation="nonsense"), ask(invariant=True)]
+    lookups = [ask(), ask(m=0), {"kernel": "softmax", "problem": {"m": 1}}, ask(generation="nonsense"), ask(n=-1)]
     with Subscriber(daemon.path, lookups) as subscriber:
         news = subscriber.all_news(5)
         assert news[1]["source"] == "default" and news[2]["field"] == "m"

@@ -158,6 +158,34 @@ def test_rows_measured_under_another_compiler_are_served_and_marked(filled, daem
     assert "6 usable here" in done.output and "identity differs" in done.output
 
 
+def test_what_was_seen_and_the_order_class_travel_with_a_row(filled, daemons, runner, tmp_path):
+    path, again = tmp_path / "answers.json", tmp_path / "again.json"
+    data = export(filled, path)
+    assert all(row["seen_ppm"] == 1000000 and "order_class" not in row for row in data["answers"] if "config" in row)
+    assert filled.lookup(m=512)["seen"] == 1 and filled.lookup(m=512)["order_class"] is None
+    row = next(row for row in data["answers"] if row["problem"]["m"] == 512)
+    row.update(seen_ppm=250000, order_class=77)
+    path.write_text(json.dumps(data))
+    filled.stop()
+    other = ready(daemons(runner).start())
+    assert other.ctl("import", path).json["usable"] == 6
+    found = other.lookup(m=512)
+    assert (found["source"], found["seen"], found["order_class"]) == ("imported", 0.25, 77)
+    assert next(row for row in export(other, again)["answers"] if row["problem"]["m"] == 512)["order_class"] == 77
+
+
+@pytest.mark.parametrize("config", ['{"block": [64, 128], "note": "wärme"}', {"threads": "many"}])
+def test_a_document_or_word_where_the_kernel_has_knobs_is_refused_by_name(filled, tmp_path, config):
+    path = tmp_path / "answers.json"
+    data = export(filled, path)
+    row = next(row for row in data["answers"] if "config" in row)
+    row["config"] = config
+    path.write_text(json.dumps(data))
+    done = filled.ctl("import", path, check=False)
+    assert done.status in (1, 2) and "nothing is imported" in done.complaint, done
+    assert done.json["error"]["field"].startswith("config"), done
+
+
 def test_an_unknown_kernel_is_told_and_left_out(filled, tmp_path):
     path = tmp_path / "answers.json"
     data = export(filled, path)

@@ -57,7 +57,6 @@ BAD_REQUESTS = {
     "generation that is no token": ("lookup", {"kernel": "rmsnorm", "problem": problem(), "generation": "x" * 200}),
     "wait for an unknown job": ("wait", {"job": 1 << 50}),
     "cancel without a job": ("cancel", {}),
-    "invariant, which is reserved": ("lookup", {"kernel": "rmsnorm", "problem": problem(), "invariant": True}),
 }
 
 

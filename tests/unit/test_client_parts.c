@@ -227,6 +227,14 @@ static void every_code_has_a_word_of_its_own(void **state)
 	assert_int_equal(outcome(&out, &error), FLYTUNE_E_OTHER);
 	assert_string_equal(out.word, "brand_new");
 	assert_string_equal(flytune_result_word(FLYTUNE_E_OTHER), "other");
+	static const enum flytune_source order[] = {FLYTUNE_SOURCE_PINNED, FLYTUNE_SOURCE_TUNED,
+	        FLYTUNE_SOURCE_FLEET, FLYTUNE_SOURCE_IMPORTED, FLYTUNE_SOURCE_RECORDED,
+	        FLYTUNE_SOURCE_NEAREST, FLYTUNE_SOURCE_DEFAULT, FLYTUNE_SOURCE_UNKNOWN};
+
+	for (size_t i = 1; i < sizeof order / sizeof *order; i++)
+		assert_true(flytune_source_rank(order[i - 1]) > flytune_source_rank(order[i]));
+	assert_int_equal(flytune_source_rank((enum flytune_source)99), 0);
+	assert_string_equal(flytune_source_word(FLYTUNE_SOURCE_RECORDED), "recorded");
 	assert_string_equal(flytune_source_word(FLYTUNE_SOURCE_NEAREST), "nearest");
 	assert_string_equal(flytune_source_word((enum flytune_source)99), "unknown");
 	assert_string_equal(flytune_state_word(FLYTUNE_STATE_CANCELLED), "cancelled");

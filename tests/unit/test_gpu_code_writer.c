@@ -41,8 +41,8 @@ static void make(unsigned number, uint8_t *data, struct gpu_code *code, char key
 
 static void put_all(struct gpu_code_writer *code_writer)
 {
-	static const struct ft_code_about launch = {
-	        .block = 256, .rows = 1, .blocks_max = 7, .arguments = "y"};
+	static const struct gpu_about launch = {
+	        .step = {.block = 256, .rows = 1, .blocks_max = 7, .arguments = "y"}};
 	uint8_t data[BYTES];
 
 	for (unsigned i = 0; i < OBJECTS; i++) {

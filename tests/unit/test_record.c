@@ -367,14 +367,14 @@ static void a_winner_of_before_was_not_disturbed(void **state)
 	ft_writer_init_growing(&writer, 1 << 16);
 	ft_writer_init_growing(&slot, 1 << 16);
 	record_write_winner(&slot, &winner);
-	/* Eleven elements, the last two of which are one byte each. */
-	assert_int_equal(slot.data[0], 0x9b);
+	/* Thirteen elements, the last four of which are one byte each. */
+	assert_int_equal(slot.data[0], 0x9d);
 	slot.data[0] = 0x99;
 	record_write_answer(&writer,
 	        &(struct record_answer){.generation = 2,
 	                .problem = {(const uint8_t[]){0x90}, 1},
 	                .pin = {&nil, 1},
-	                .winner = {slot.data, slot.length - 2},
+	                .winner = {slot.data, slot.length - 4},
 	                .import = {&nil, 1}});
 	assert_true(record_read_answer((struct ft_view){writer.data, writer.length}, &answer));
 	assert_true(answer.winner.set && answer.winner.conclusive && answer.winner.job == 7);
@@ -386,7 +386,7 @@ static void a_winner_of_before_was_not_disturbed(void **state)
 	        &(struct record_answer){.generation = 2,
 	                .problem = {(const uint8_t[]){0x90}, 1},
 	                .pin = {&nil, 1},
-	                .winner = {slot.data, slot.length - 1},
+	                .winner = {slot.data, slot.length - 3},
 	                .import = {&nil, 1}});
 	assert_true(record_read_answer((struct ft_view){writer.data, writer.length}, &answer));
 	assert_true(answer.winner.busy && answer.winner.gain_least_ppm == 0);

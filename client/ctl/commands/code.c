@@ -9,8 +9,22 @@
 #include "client/ctl/output/json.h"
 #include "client/ctl/output/table.h"
 
-static void print_json(const flytune_problem *problem, const struct flytune_code_info *info, size_t length)
+static void json_step(struct document *json, const struct flytune_code_step *step)
 {
+	document_object(json, NULL);
+	document_text(json, "symbol", step->symbol);
+	document_count(json, "block", step->block);
+	document_count(json, "rows_a_block", step->rows);
+	document_count(json, "blocks_at_most", step->blocks_max);
+	document_count(json, "dynamic_shared_bytes", step->dynamic_shared);
+	document_text(json, "arguments", step->arguments);
+	document_end(json);
+}
+
+static void print_json(const flytune_problem *problem, const flytune_code_object *code,
+        const struct flytune_code_info *info, size_t length)
+{
+	struct flytune_code_step step;
 	struct document json = {0};
 
 	document_object(&json, NULL);
@@ -19,7 +33,6 @@ static void print_json(const flytune_problem *problem, const struct flytune_code
 	json_text(&json, "device", info->device);
 	json_config(&json, "config", info->knob, info->knob_count);
 	document_text(&json, "hash", info->hash);
-	document_text(&json, "symbol", info->symbol);
 	document_text(&json, "target", info->target);
 	document_count(&json, "object_version", info->object_version);
 	json_text(&json, "builder", info->builder);
@@ -30,20 +43,19 @@ static void print_json(const flytune_problem *problem, const struct flytune_code
 	document_count(&json, "spills", info->spills);
 	document_count(&json, "shared", info->shared);
 	document_count(&json, "wave", info->wave);
-	document_object(&json, "launch");
-	document_count(&json, "block", info->block);
-	document_count(&json, "rows_a_block", info->rows);
-	document_count(&json, "blocks_at_most", info->blocks_max);
-	document_count(&json, "dynamic_shared_bytes", info->dynamic_shared);
-	document_text(&json, "arguments", info->arguments);
+	flytune_code_step_init(&step);
+	document_array(&json, "steps");
+	for (size_t i = 0; flytune_code_get_step(code, i, &step); i++)
+		json_step(&json, &step);
 	document_end(&json);
 	document_end(&json);
 	document_print(&json);
 }
 
-static void print_facts(
-        const flytune_problem *problem, const struct flytune_code_info *info, size_t length, const char *path)
+static void print_facts(const flytune_problem *problem, const flytune_code_object *code,
+        const struct flytune_code_info *info, size_t length, const char *path)
 {
+	struct flytune_code_step step;
 	struct table table;
 	char text[FORMAT_LONG_SIZE];
 
@@ -55,11 +67,15 @@ static void print_facts(
 	if (info->object_version != 0)
 		table_fact(&table, "code object", "version %" PRIu64, info->object_version);
 	table_fact(&table, "builder", "%s", info->builder);
-	table_fact(&table, "symbol", "%s", info->symbol);
-	table_fact(&table, "block", "%" PRIu32 " threads, for %" PRIu32 " rows", info->block, info->rows);
-	table_fact(&table, "grid", "a block for each %" PRIu32 " rows, at most %" PRIu32, info->rows,
-	        info->blocks_max);
-	table_fact(&table, "arguments", "%s", info->arguments);
+	flytune_code_step_init(&step);
+	for (size_t i = 0; flytune_code_get_step(code, i, &step); i++) {
+		table_fact(&table, "symbol", "%s", step.symbol);
+		table_fact(
+		        &table, "block", "%" PRIu32 " threads, for %" PRIu32 " rows", step.block, step.rows);
+		table_fact(&table, "grid", "a block for each %" PRIu32 " rows, at most %" PRIu32, step.rows,
+		        step.blocks_max);
+		table_fact(&table, "arguments", "%s", step.arguments);
+	}
 	table_fact(&table, "registers", "%" PRIu64 ", %" PRIu64 " spilled", info->registers, info->spills);
 	table_fact(&table, "hash", "%s", info->hash);
 	table_fact(&table, "bytes", path != NULL ? "%zu, in %s" : "%zu", length, path);
@@ -102,9 +118,9 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 	if (path != NULL && !file_write(path, write_object, &object, problem))
 		status = ctl_refused("%s", problem);
 	else if (ctl->json)
-		print_json(problems.problem[0], &info, object.length);
+		print_json(problems.problem[0], code, &info, object.length);
 	else
-		print_facts(problems.problem[0], &info, object.length, path);
+		print_facts(problems.problem[0], code, &info, object.length, path);
 	flytune_code_free(code);
 	problems_free(&problems);
 	return status;

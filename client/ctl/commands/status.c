@@ -62,7 +62,7 @@ static void status_members(struct document *json, const struct flytune_status_in
 	document_bool(json, "paused", status->paused);
 	document_count(json, "runner_restarts", status->runner_restarts);
 	document_object(json, "lookups");
-	for (int i = FLYTUNE_SOURCE_PINNED; i <= FLYTUNE_SOURCE_DEFAULT; i++)
+	for (int i = FLYTUNE_SOURCE_PINNED; i <= FLYTUNE_SOURCE_RECORDED; i++)
 		document_count(json, flytune_source_word((enum flytune_source)i), status->lookups[i]);
 	document_end(json);
 	document_text(json, "degraded", status->degraded);

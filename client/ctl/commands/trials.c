@@ -29,6 +29,7 @@ static void print_json(const flytune_problem *problem, const flytune_trial_list 
 	document_count(&json, "seed", info.seed);
 	document_bool(&json, "conclusive", info.conclusive);
 	json_gain(&json, 1000000, info.gain_ppm, info.gain_least_ppm, info.gain_ppm > 0 && !info.conclusive);
+	json_share(&json, "seen", info.seen_ppm);
 	json_text(&json, "method", info.method);
 	document_array(&json, "trials");
 	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++)

@@ -112,6 +112,10 @@ static char *row_json(const struct flytune_row *row, const char *device, const c
 		document_count(&json, "default_time_ps", row->default_time_ps);
 		if (row->gain_least_ppm != 0)
 			document_count(&json, "gain_least_ppm", row->gain_least_ppm);
+		if (row->seen_ppm != 0)
+			document_count(&json, "seen_ppm", row->seen_ppm);
+		if (row->order_class != 0)
+			document_count(&json, "order_class", row->order_class);
 		if (row->unsettled)
 			document_bool(&json, "unsettled", true);
 		set_date(&json, "tuned_at", row->tuned_at_ns);
@@ -313,6 +317,12 @@ static bool read_count(const struct reading *reading, json_t *row, const char *n
 	return true;
 }
 
+/* One that is left out is 0. */
+static bool read_optional(const struct reading *reading, json_t *row, const char *name, uint64_t *number)
+{
+	return json_object_get(row, name) == NULL || read_count(reading, row, name, number);
+}
+
 /* "2025-06-01T12:00:00Z"; a date that is left out is 0. */
 static bool read_date(const struct reading *reading, json_t *row, const char *name, uint64_t *at_ns)
 {
@@ -453,8 +463,8 @@ static bool read_unsettled(const struct reading *reading, json_t *row, struct fl
 static bool read_row(const struct reading *reading, json_t *row, struct flytune_row *read)
 {
 	static const char *const names[] = {"kernel", "problem", "device", "config", "identity", "origin",
-	        "time_ps", "default_time_ps", "gain_least_ppm", "unsettled", "tuned_at", "pin", "pinned_at",
-	        NULL};
+	        "time_ps", "default_time_ps", "gain_least_ppm", "seen_ppm", "order_class", "unsettled",
+	        "tuned_at", "pin", "pinned_at", NULL};
 
 	if (!json_is_object(row))
 		return refuse(reading, "the row", kind_of(row), "an object");
@@ -471,7 +481,7 @@ static bool read_row(const struct reading *reading, json_t *row, struct flytune_
 	        read->pin_document == NULL)
 		return refuse(reading, "config", "missing", "given, or else a pin");
 	if (read->knob_count == 0 && read->document == NULL) {
-		for (const char *const *name = names + 4; name < names + 10; name++) {
+		for (const char *const *name = names + 4; name < names + 12; name++) {
 			if (json_object_get(row, *name) != NULL)
 				return refuse(reading, *name, "given", "left out where there is no config");
 		}
@@ -482,8 +492,9 @@ static bool read_row(const struct reading *reading, json_t *row, struct flytune_
 	        read_text(reading, row, "origin", read->origin, sizeof read->origin) &&
 	        read_count(reading, row, "time_ps", &read->time_ps) &&
 	        read_count(reading, row, "default_time_ps", &read->default_time_ps) &&
-	        (json_object_get(row, "gain_least_ppm") == NULL ||
-	                read_count(reading, row, "gain_least_ppm", &read->gain_least_ppm)) &&
+	        read_optional(reading, row, "gain_least_ppm", &read->gain_least_ppm) &&
+	        read_optional(reading, row, "seen_ppm", &read->seen_ppm) &&
+	        read_optional(reading, row, "order_class", &read->order_class) &&
 	        read_unsettled(reading, row, read);
 }
 

@@ -69,6 +69,14 @@ void json_values(struct document *json, const char *name, const struct flytune_v
 	document_end(json);
 }
 
+void json_share(struct document *json, const char *name, uint64_t ppm)
+{
+	if (ppm != 0)
+		document_real(json, name, (double)ppm / 1e6);
+	else
+		document_null(json, name);
+}
+
 void json_gain(struct document *json, uint64_t time, uint64_t default_time, uint64_t least_ppm, int unsettled)
 {
 	bool known = time != 0 && default_time != 0;
@@ -77,10 +85,7 @@ void json_gain(struct document *json, uint64_t time, uint64_t default_time, uint
 		document_real(json, "gain", (double)default_time / (double)time);
 	else
 		document_null(json, "gain");
-	if (known && least_ppm != 0)
-		document_real(json, "gain_least", (double)least_ppm / 1e6);
-	else
-		document_null(json, "gain_least");
+	json_share(json, "gain_least", known ? least_ppm : 0);
 	document_bool(json, "unsettled", unsettled != 0);
 }
 
@@ -112,7 +117,9 @@ void json_answer_members(
 	json_text(json, "identity", answer->identity);
 	json_us(json, "time_us", answer->time_ns * 1000);
 	json_us(json, "default_time_us", answer->default_time_ns * 1000);
-	json_gain(json, answer->time_ns, answer->default_time_ns, answer->gain_least_ppm, answer->unsettled);
+	json_gain(json, 1000000, answer->gain_ppm, answer->gain_least_ppm, answer->unsettled);
+	json_share(json, "seen", answer->seen_ppm);
+	count_if(json, "order_class", answer->order_class != 0, answer->order_class);
 	json_date(json, "tuned_at", answer->tuned_at_ns);
 	count_if(json, "tuned_scale", answer->source == FLYTUNE_SOURCE_NEAREST, answer->tuned_scale);
 	count_if(json, "revision", answer->source == FLYTUNE_SOURCE_DEFAULT, answer->revision);
@@ -124,8 +131,8 @@ void json_no_answer_members(
         struct document *json, const flytune_problem *problem, const char *device, const char *reason)
 {
 	static const char *const unknown[] = {"config", "source", "generation", "token", "identity",
-	        "time_us", "default_time_us", "gain", "gain_least", "unsettled", "tuned_at", "tuned_scale",
-	        "revision", "daemon_away", "unswept"};
+	        "time_us", "default_time_us", "gain", "gain_least", "unsettled", "seen", "order_class",
+	        "tuned_at", "tuned_scale", "revision", "daemon_away", "unswept"};
 
 	document_text(json, "kernel", flytune_problem_kernel(problem));
 	json_problem(json, "problem", problem);

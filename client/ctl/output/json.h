@@ -14,6 +14,8 @@ void json_knob(struct document *json, const char *name, const struct flytune_kno
 void json_config(struct document *json, const char *name, const struct flytune_knob *knob, uint32_t count);
 void json_problem(struct document *json, const char *name, const flytune_problem *problem);
 void json_values(struct document *json, const char *name, const struct flytune_value *value, uint32_t count);
+/* Millionths as a real number; null where there are none. */
+void json_share(struct document *json, const char *name, uint64_t ppm);
 /* "gain", the default's time over the answer's, "gain_least" and "unsettled"; null where it is not known. */
 void json_gain(
         struct document *json, uint64_t time, uint64_t default_time, uint64_t least_ppm, int unsettled);

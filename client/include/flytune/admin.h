@@ -20,6 +20,9 @@ FLYTUNE_API const char *flytune_result_word(enum flytune_result code);
 /* "queued" for FLYTUNE_STATE_QUEUED, and so on; "unknown" for a number that it does not know. */
 FLYTUNE_API const char *flytune_state_word(enum flytune_state state);
 
+/* The higher, the sooner it is served: 1 for the default; 0 for a number that it does not know. */
+FLYTUNE_API int flytune_source_rank(enum flytune_source source);
+
 /* A problem's kernel; lives as long as the problem. */
 FLYTUNE_API const char *flytune_problem_kernel(const flytune_problem *problem);
 
@@ -111,6 +114,7 @@ struct flytune_trials_info {
 	uint64_t band_ppm; /* configs within this of the best are tied with it: 5,000 is 0.5 % */
 	/* The default's time over the winner's, by the rounds that both were in; and at least, with 99.5 % confidence. */
 	uint64_t gain_ppm, gain_least_ppm;
+	uint64_t seen_ppm; /* of the space, what was tried */
 };
 FLYTUNE_DEFINE_INIT(flytune_trials_info);
 
@@ -233,7 +237,7 @@ struct flytune_row {
 	struct flytune_knob pin[FLYTUNE_KNOBS_MAX];
 	const char *pin_document;
 	uint64_t pinned_at_ns;
-	uint64_t gain_least_ppm; /* as in an answer */
+	uint64_t gain_least_ppm, seen_ppm, order_class; /* as in an answer */
 	int unsettled;
 };
 FLYTUNE_DEFINE_INIT(flytune_row);

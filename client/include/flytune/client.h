@@ -72,7 +72,6 @@ enum {
 	struct name
 
 /* ---------------------------------------------------------------- errors */
-
 /* What functions return. Numbers are never reused; new ones may come. */
 enum flytune_result {
 	FLYTUNE_OK = 0,
@@ -111,7 +110,6 @@ struct flytune_error {
 };
 
 /* ---------------------------------------------------------------- client */
-
 /* A handle on the daemon. Cheap to make; a program needs one. */
 typedef struct flytune_client flytune_client;
 
@@ -153,7 +151,6 @@ FLYTUNE_API flytune_client *flytune_open(const struct flytune_options *options, 
 FLYTUNE_API void flytune_close(flytune_client *client);
 
 /* ---------------------------------------------------------------- problems */
-
 /* A problem: a kernel's name and field values. Immutable, hashed once, usable with any client. */
 typedef struct flytune_problem flytune_problem;
 
@@ -171,15 +168,16 @@ FLYTUNE_API flytune_problem *flytune_problem_new(
 FLYTUNE_API void flytune_problem_free(flytune_problem *problem);
 
 /* ---------------------------------------------------------------- lookups */
-
-/* Where an answer comes from. New ones may come: their number says nothing of how good they are. */
+/* Where an answer comes from. New ones may come, at the end: flytune_source_rank (admin.h) orders them, not their numbers. */
 enum flytune_source {
 	FLYTUNE_SOURCE_UNKNOWN = 0,
 	FLYTUNE_SOURCE_PINNED = 1,   /* an operator's override */
 	FLYTUNE_SOURCE_TUNED = 2,    /* the winner of a sweep of this very problem */
 	FLYTUNE_SOURCE_IMPORTED = 3, /* from an artifact for this problem and device */
 	FLYTUNE_SOURCE_NEAREST = 4,  /* the winner at answer.tuned_scale, no more than 2 times away */
-	FLYTUNE_SOURCE_DEFAULT = 5   /* the analytic default */
+	FLYTUNE_SOURCE_DEFAULT = 5,  /* the analytic default */
+	FLYTUNE_SOURCE_FLEET = 6,    /* a signed winner of another host; none yet */
+	FLYTUNE_SOURCE_RECORDED = 7  /* what a client measured itself; none yet */
 };
 /* "tuned" for FLYTUNE_SOURCE_TUNED, and so on; "unknown" for a number that it does not know. */
 FLYTUNE_API const char *flytune_source_word(enum flytune_source source);
@@ -208,9 +206,11 @@ struct flytune_answer {
 	uint64_t time_ns;                 /* of the config; 0: not measured */
 	uint64_t default_time_ns;         /* of the default, by the rounds that both were in */
 	uint64_t tuned_at_ns;
-	uint64_t tuned_scale;     /* FLYTUNE_SOURCE_NEAREST: the scale field's value whose winner this is */
-	uint64_t revision;        /* of the default's rule */
-	uint64_t gain_least_ppm;  /* the gain is at least that, with 99.5 % confidence */
+	uint64_t tuned_scale; /* FLYTUNE_SOURCE_NEAREST: the scale field's value whose winner this is */
+	uint64_t revision;    /* of the default's rule */
+	uint64_t gain_ppm, gain_least_ppm; /* the default's time over its own; at least, 99.5 % sure */
+	uint64_t seen_ppm;                 /* of the space, what was tried */
+	uint64_t order_class;     /* configs of one class give the same bits whatever the scale; 0: of none */
 	int unsettled;            /* the race ended before it was settled: the gain is as far as is known */
 	uint32_t document_length; /* bytes of a config that is a document, which has no knobs */
 	uint32_t knob_count;
@@ -242,14 +242,12 @@ FLYTUNE_API enum flytune_result flytune_lookup(flytune_client *client, const fly
 /* Looks up `count` problems as by flytune_lookup: a model's whole list of shapes. Those for which the daemon has to be
  * asked travel together; the time-outs are for the whole list, and documents are not given. `answers` is an array of
  * `count`, each set up with flytune_answer_init; `errors` is NULL or one: errors[i].code is FLYTUNE_OK, or why problem i
- * has no answer, whose source is FLYTUNE_SOURCE_UNKNOWN then. FLYTUNE_OK when all are answered, else the code and
- * `error` of the first that is not. A call that makes no sense fails before anything is looked up. */
+ * has no answer, its source then FLYTUNE_SOURCE_UNKNOWN. FLYTUNE_OK when all are, else `error` of the first that has none. */
 FLYTUNE_API enum flytune_result flytune_lookup_many(flytune_client *client, flytune_problem *const *problems,
         size_t count, const struct flytune_lookup_options *options, struct flytune_answer *answers,
         struct flytune_error *errors, struct flytune_error *error);
 
 /* ---------------------------------------------------------------- subscriptions */
-
 /* Says when answers change, for a program with an event loop. Its connection and descriptors are its own. */
 typedef struct flytune_subscription flytune_subscription;
 
@@ -285,7 +283,6 @@ FLYTUNE_API enum flytune_result flytune_dispatch(
 FLYTUNE_API void flytune_unsubscribe(flytune_subscription *subscription);
 
 /* ---------------------------------------------------------------- tuning */
-
 enum flytune_state {
 	FLYTUNE_STATE_UNKNOWN = 0,
 	FLYTUNE_STATE_QUEUED = 1,
@@ -354,44 +351,46 @@ FLYTUNE_API enum flytune_result flytune_wait(flytune_client *client, struct flyt
         struct flytune_error *error);
 
 /* ---------------------------------------------------------------- code */
-
 /* The winner's code object, for which a config is known to be best; for another kernel of the same structure it is a
- * good guess. Load it with the driver (hipModuleLoadData, cuModuleLoadData), get the function `symbol`, and launch it in
- * a grid of flytune_code_blocks blocks of `block` threads. It is built for all fields of its problem but those that are
- * arguments of the launch, the scale field among them. */
+ * good guess. Load it with the driver (hipModuleLoadData, cuModuleLoadData), then launch its steps one after the other:
+ * the function `symbol`, in a grid of flytune_code_blocks blocks of `block` threads. It is built for all fields of its
+ * problem but those that are arguments of a launch, the scale field among them. */
 typedef struct flytune_code_object flytune_code_object;
 
 struct flytune_code_info {
 	size_t size;
 	char device[FLYTUNE_DEVICE_SIZE];
-	char identity[FLYTUNE_HASH_SIZE];
-	char hash[FLYTUNE_HASH_SIZE]; /* of the machine code and its launch: as in flytune_trial */
-	char symbol[64];              /* the function's name in the object */
-	char target[64];              /* "sm_90", "amdgcn-amd-amdhsa--gfx90a" */
-	char builder[192];            /* the compiler */
-	uint64_t object_version;      /* of AMD's format; 0 on NVIDIA */
-	uint32_t block;               /* threads of a block */
-	uint32_t rows;                /* of the scale field, that a block takes at once */
-	uint32_t blocks_max;          /* of a grid: blocks walk on over the rest */
-	uint32_t dynamic_shared;      /* bytes to launch with */
-	char arguments[192];          /* in order: "y: pointer, x: pointer, weight: pointer, m: int64, …" */
+	char identity[FLYTUNE_HASH_SIZE], hash[FLYTUNE_HASH_SIZE]; /* hash: as in flytune_trial */
+	char target[64];                                           /* "sm_90", "amdgcn-amd-amdhsa--gfx90a" */
+	char builder[192];                                         /* the compiler */
+	uint64_t object_version;                                   /* of AMD's format; 0 on NVIDIA */
 	uint64_t max_threads, registers, spills, shared, wave;
-	uint32_t knob_count;
+	uint32_t step_count, knob_count;             /* 1 to 4 steps */
 	struct flytune_knob knob[FLYTUNE_KNOBS_MAX]; /* the config */
 };
 FLYTUNE_DEFINE_INIT(flytune_code_info);
 
-/* The code of the config that won the sweep of this problem on a device (NULL: the client's), yours to free. Fails with
- * FLYTUNE_E_UNAVAILABLE if it was not tuned, or if its code is no longer kept. */
+struct flytune_code_step {
+	size_t size;
+	char symbol[64];      /* the function's name in the object */
+	char arguments[192];  /* in order: "y: pointer, x: pointer, weight: pointer, m: int64, …" */
+	uint32_t block, rows; /* threads of a block; of the scale field, what it takes at once */
+	uint32_t blocks_max, dynamic_shared; /* of a grid, blocks walk on; bytes to launch with */
+};
+FLYTUNE_DEFINE_INIT(flytune_code_step);
+
+/* The code of the sweep's winner on a device (NULL: the client's), yours to free. FLYTUNE_E_UNAVAILABLE: none is kept. */
 FLYTUNE_API enum flytune_result flytune_code(flytune_client *client, const flytune_problem *problem,
         const char *device, flytune_code_object **object, struct flytune_error *error);
 /* The object's bytes; they live as long as it does, and are aligned to 16. `length` may be NULL. */
 FLYTUNE_API const void *flytune_code_data(const flytune_code_object *object, size_t *length);
-/* 1 and `info`, whose size you set, filled in; else 0. */
+/* 1 and the structure, whose size you set, filled in; 0 where there is no such step. */
 FLYTUNE_API int flytune_code_describe(const flytune_code_object *object, struct flytune_code_info *info);
+FLYTUNE_API int flytune_code_get_step(
+        const flytune_code_object *object, size_t index, struct flytune_code_step *step);
 FLYTUNE_API void flytune_code_free(flytune_code_object *object);
-/* Blocks of the grid for a value of the scale field. */
-FLYTUNE_API uint32_t flytune_code_blocks(const struct flytune_code_info *info, int64_t scale);
+/* Blocks of a step's grid for a value of the scale field. */
+FLYTUNE_API uint32_t flytune_code_blocks(const struct flytune_code_step *step, int64_t scale);
 
 #ifdef __cplusplus
 }

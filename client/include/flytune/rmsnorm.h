@@ -2,7 +2,7 @@
  *
  * y = x * rsqrt(mean(x*x) + 1e-5) * weight, over m rows of n elements. The scale field is m. The code that flytune_code gives
  * is built for n, dtype and weight_dtype; m, the row stride of y and x, and the epsilon are arguments of its launch, as
- * flytune_code_info.arguments lists them. */
+ * flytune_code_step.arguments lists them. */
 #ifndef FLYTUNE_RMSNORM_H
 #define FLYTUNE_RMSNORM_H
 

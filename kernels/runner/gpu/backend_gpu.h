@@ -20,7 +20,7 @@ void gpu_kernel_options(const struct ft_kernel_gpu *kernel, const struct ft_prob
 /* How a config's code is launched (LAUNCH.md), and who built it; the rest of `about` is left zero. */
 void gpu_launch_about(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
         const struct ft_traits *traits, const struct ft_config *config, const char *builder,
-        struct ft_code_about *about);
+        struct gpu_about *about);
 
 /* "nvrtc-13.0 build=…": what compiles. Fails if there is no compiler. */
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error);

@@ -128,8 +128,8 @@ int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *erro
 	return 0;
 }
 
-static void keep(const struct gpu *gpu, const char *key, const struct gpu_code *code,
-        const struct ft_code_about *launch)
+static void keep(
+        const struct gpu *gpu, const char *key, const struct gpu_code *code, const struct gpu_about *launch)
 {
 	if (gpu->code_writer)
 		gpu_code_writer_put(gpu->code_writer, key, code, launch);
@@ -156,7 +156,7 @@ static int take_member(
         struct gpu *gpu, struct gpu_compiled *compiled, struct ft_built *built, struct ft_error *error)
 {
 	struct member *member = compiled->tag;
-	struct ft_code_about launch;
+	struct gpu_about launch;
 
 	memset(built, 0, sizeof *built);
 	member->compiling = false;

@@ -14,7 +14,12 @@
 
 #include "kernels/runner/gpu/pipe_io.h"
 
-enum { MAGIC_LENGTH = sizeof FT_CODE_MAGIC - 1, HEADER_MAX = 4096, NOTE_AMDGPU_METADATA = 32 };
+enum {
+	MAGIC_LENGTH = sizeof FT_CODE_MAGIC - 1,
+	HEADER_MAX = 4096,
+	STEPS_SIZE = 512,
+	NOTE_AMDGPU_METADATA = 32
+};
 
 void gpu_code_free(struct gpu_code *code)
 {
@@ -305,7 +310,9 @@ int gpu_code_load(const char *folder, const char *key, struct gpu_code *code)
 {
 	char path[512], sum[FT_HASH_SIZE];
 	struct ft_code_about about;
-	struct ft_view header;
+	struct ft_code_step step;
+	struct ft_view header, first_step;
+	uint32_t steps;
 	size_t size = 0, first;
 	uint8_t *data;
 
@@ -325,12 +332,16 @@ int gpu_code_load(const char *folder, const char *key, struct gpu_code *code)
 
 	if (!ft_read_view(&cursor, &header) || ft_decode(&ft_code_about_message, header, &about, NULL) < 0)
 		goto damaged;
+	cursor = ft_cursor_of(about.steps.data, about.steps.length);
+	if (!ft_read_array(&cursor, &steps) || !ft_read_view(&cursor, &first_step) ||
+	        ft_decode(&ft_code_step_message, first_step, &step, NULL) < 0)
+		goto damaged;
 	first = MAGIC_LENGTH + header.length;
 	checksum(data + first, size - first, sum);
 	if (about.size != size - first || strcmp(sum, about.checksum) != 0)
 		goto damaged;
 	memcpy(code->hash, about.hash, sizeof code->hash);
-	memcpy(code->symbol, about.symbol, sizeof code->symbol);
+	memcpy(code->symbol, step.symbol, sizeof code->symbol);
 	memcpy(code->target, about.target, sizeof code->target);
 	code->max_threads = about.max_threads;
 	code->registers = about.registers;
@@ -380,16 +391,21 @@ static int write_file(const char *folder, const char *name, const char *first, s
 }
 
 int gpu_code_keep(const char *folder, const char *key, const struct gpu_code *code,
-        const struct ft_code_about *launch, struct ft_error *error)
+        const struct gpu_about *launch, struct ft_error *error)
 {
-	static const struct ft_code_about nothing = {.arguments = "none"};
-	struct ft_code_about about = launch ? *launch : nothing;
-	uint8_t header[HEADER_MAX];
+	static const struct gpu_about nothing = {.step.arguments = "none"};
+	struct ft_code_about about = launch ? launch->code : nothing.code;
+	struct ft_code_step step = launch ? launch->step : nothing.step;
+	uint8_t header[HEADER_MAX], steps[STEPS_SIZE];
 	struct ft_writer writer;
 	char name[64];
 
 	memcpy(about.hash, code->hash, sizeof about.hash);
-	memcpy(about.symbol, code->symbol, sizeof about.symbol);
+	memcpy(step.symbol, code->symbol, sizeof step.symbol);
+	ft_writer_init_fixed(&writer, steps, sizeof steps);
+	ft_write_array(&writer, 1);
+	ft_encode(&writer, &ft_code_step_message, &step);
+	about.steps = (struct ft_view){writer.data, writer.length};
 	snprintf(about.target, sizeof about.target, "%s", code->target[0] ? code->target : "unknown");
 	about.max_threads = code->max_threads;
 	about.registers = code->registers;

@@ -33,9 +33,15 @@ int gpu_code_inspect(struct gpu_code *code, const char *symbol, const char *log,
 
 /* What was built under a key: 1 and the code, 0 if there is none (or a damaged one). Never fails. */
 int gpu_code_load(const char *folder, const char *key, struct gpu_code *code);
+/* What is kept beside a code object; it has one step. */
+struct gpu_about {
+	struct ft_code_about code;
+	struct ft_code_step step;
+};
+
 /* Keeps it, on disk before its name is. `launch` has what is no property of the object: its launch and its
  * builder; NULL for code that nobody but the runner launches. */
 int gpu_code_keep(const char *folder, const char *key, const struct gpu_code *code,
-        const struct ft_code_about *launch, struct ft_error *error);
+        const struct gpu_about *launch, struct ft_error *error);
 
 #endif

@@ -10,7 +10,7 @@ struct kept {
 	char key[FT_HASH_SIZE];
 	struct gpu_code code; /* a copy, owned */
 	bool has_launch;
-	struct ft_code_about launch;
+	struct gpu_about launch;
 };
 
 struct gpu_code_writer {
@@ -72,7 +72,7 @@ int gpu_code_writer_open(struct gpu_code_writer **code_writer, const char *folde
 }
 
 void gpu_code_writer_put(struct gpu_code_writer *code_writer, const char *key, const struct gpu_code *code,
-        const struct ft_code_about *launch)
+        const struct gpu_about *launch)
 {
 	struct kept *kept = calloc(1, sizeof *kept);
 	uint8_t *data = malloc(code->size);

@@ -14,7 +14,7 @@ int gpu_code_writer_open(struct gpu_code_writer **code_writer, const char *folde
 /* Copies what it is given (`launch` may be NULL, as for gpu_code_keep). Keeping is for next time: a full disk, or no
  * memory, costs that object only. */
 void gpu_code_writer_put(struct gpu_code_writer *code_writer, const char *key, const struct gpu_code *code,
-        const struct ft_code_about *launch);
+        const struct gpu_about *launch);
 /* Waits until all are on disk. NULL is nothing to close. */
 void gpu_code_writer_close(struct gpu_code_writer *code_writer);
 

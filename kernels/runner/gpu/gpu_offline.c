@@ -199,13 +199,13 @@ static json_t *config_json(const struct ft_config *config)
 }
 
 static void print_built(const struct request *request, const struct ft_traits *traits,
-        const struct ft_config *config, const struct gpu_code *code, const struct ft_code_about *about)
+        const struct ft_config *config, const struct gpu_code *code, const struct gpu_about *about)
 {
 	const char *scale = request->kernel->schema(hip_kind)->scale;
 	struct ft_config default_config;
 	json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f}",
 	        "kernel", request->kernel->name, "symbol", code->symbol, "target",
-	        code->target[0] ? code->target : traits->arch, "builder", about->builder,
+	        code->target[0] ? code->target : traits->arch, "builder", about->code.builder,
 	        "code_object_version", (json_int_t)code->version, "max_threads",
 	        (json_int_t)code->max_threads, "registers", (json_int_t)code->registers, "spills",
 	        (json_int_t)code->spills, "shared", (json_int_t)code->shared, "local",
@@ -222,11 +222,12 @@ static void print_built(const struct request *request, const struct ft_traits *t
 	}
 	json_object_set_new(all, "config", config_json(config));
 	json_object_set_new(all, "launch",
-	        json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "block", (json_int_t)about->block, "rows_a_block",
-	                (json_int_t)about->rows, "blocks_at_most", (json_int_t)about->blocks_max,
-	                "dynamic_shared_bytes", (json_int_t)about->dynamic_shared, "grid",
+	        json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "block", (json_int_t)about->step.block,
+	                "rows_a_block", (json_int_t)about->step.rows, "blocks_at_most",
+	                (json_int_t)about->step.blocks_max, "dynamic_shared_bytes",
+	                (json_int_t)about->step.dynamic_shared, "grid",
 	                json_sprintf("min(ceil(%s / rows_a_block), blocks_at_most)", scale), "arguments",
-	                about->arguments));
+	                about->step.arguments));
 	request->kernel->default_config(&request->problem, traits, &default_config);
 	json_object_set_new(all, "default", json_boolean(ft_config_equal(config, &default_config)));
 	json_dumpf(all, stdout, JSON_COMPACT);
@@ -240,7 +241,7 @@ static int build_all(const struct request *request, const struct ft_traits *trai
 {
 	struct gpu_pool *pool = NULL;
 	struct gpu_compiled compiled;
-	struct ft_code_about about;
+	struct gpu_about about;
 	struct ft_error error = {0};
 	int got = -1, status = EXIT_OK;
 

@@ -65,18 +65,18 @@ void gpu_kernel_options(const struct ft_kernel_gpu *kernel, const struct ft_prob
 
 void gpu_launch_about(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
         const struct ft_traits *traits, const struct ft_config *config, const char *builder,
-        struct ft_code_about *about)
+        struct gpu_about *about)
 {
 	struct ft_launch launch;
 
 	memset(about, 0, sizeof *about);
 	kernel->launch(problem, traits, config, &launch);
-	about->block = launch.block;
-	about->rows = launch.rows;
-	about->blocks_max = launch.blocks_limit;
-	about->wave = traits->wave;
-	snprintf(about->builder, sizeof about->builder, "%s", builder);
-	snprintf(about->arguments, sizeof about->arguments, "%s", kernel->arguments);
+	about->step.block = launch.block;
+	about->step.rows = launch.rows;
+	about->step.blocks_max = launch.blocks_limit;
+	about->code.wave = traits->wave;
+	snprintf(about->code.builder, sizeof about->code.builder, "%s", builder);
+	snprintf(about->step.arguments, sizeof about->step.arguments, "%s", kernel->arguments);
 }
 
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error)
