@@ -65,9 +65,16 @@ static void read_all(const uint8_t *data, size_t size)
 		if (ft_read_config(&ahead, &config, &error) == 0) {
 			char shown[FT_CONFIG_TEXT_SIZE];
 			struct ft_config parsed;
-			MUST(ft_config_format(&config, ' ', shown, sizeof(shown)) < FT_CONFIG_TEXT_SIZE);
-			MUST(ft_config_parse(shown, &parsed, &error) == 0);
-			MUST(ft_config_equal(&config, &parsed));
+			if (config.document_length > 0) {
+				MUST(config.document >= (const char *)data &&
+				        config.document + config.document_length <=
+				                (const char *)data + size);
+			} else {
+				MUST(ft_config_format(&config, ' ', shown, sizeof(shown)) <
+				        FT_CONFIG_TEXT_SIZE);
+				MUST(ft_config_parse(shown, &parsed, &error) == 0);
+				MUST(ft_config_equal(&config, &parsed));
+			}
 		}
 		ahead = cursor;
 		if (ft_read_text_into(&ahead, name, sizeof(name)))
