@@ -12,6 +12,7 @@
 #define FLYTUNE_KERNELS_RUNNER_BACKEND_H
 
 #include "kernels/kernel.h"
+#include "kernels/runner/host_lock.h"
 
 /* Returned by verify or measure in place of -1 when nothing more can run in this process (a sticky device
  * error): the config is out with that error, and the runner exits with this status for the daemon to start
@@ -58,6 +59,9 @@ struct ft_interference {
 
 struct ft_backend {
 	const char *kind; /* "cpu" */
+	/* What a sweep does to the host. FT_HOST_WORKED: prepare, builds and the verifications between leave alone what is timed on
+	 * it; FT_HOST_TIMED: rounds, and what sizes them, are measured beside no such work. */
+	enum ft_host_use host;
 
 	/* Finds devices without disturbing them (no context on a GPU). No device is no failure: `reason` says
 	 * why. */

@@ -124,6 +124,9 @@ uint64_t run_audit_launches(const struct run *run);
 void run_set_reserve(struct run *run);
 /* Before a round: not all of the first ones in the same moment, nor any while others use the device. */
 int run_keep_pace(struct run *run, struct ft_error *error);
+/* Has the host's lock, where the backend uses the host so; `stage` is told again after a wait. */
+int run_take_host(struct run *run, enum ft_host_use use, const char *stage);
+void run_leave_host(const struct run *run);
 /* After one, of so many samples. */
 void run_look_at_interference(struct run *run, size_t measured, uint64_t *disturbed);
 

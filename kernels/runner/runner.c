@@ -42,6 +42,7 @@ struct server {
 	struct ft_inbox inbox;
 	struct ft_writer writer;
 	char code_dir[256];
+	struct ft_host_lock host_lock; /* in that folder */
 	uint64_t memory_cap;
 	uint64_t job;     /* while sweeping */
 	uint64_t told_ns; /* when the last event went out */
@@ -333,6 +334,8 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 	sweep->budget_ns = request->budget_ns;
 	sweep->memory_cap = server->memory_cap;
 	sweep->code_dir = server->code_dir[0] ? server->code_dir : NULL;
+	ft_host_lock_open(&server->host_lock, sweep->code_dir);
+	sweep->host_lock = &server->host_lock;
 	sweep->rule = (struct ft_rule){.band_ppm = (uint32_t)request->band_ppm,
 	        .min_rounds = (uint32_t)request->min_rounds,
 	        .max_rounds = (uint32_t)request->max_rounds};
@@ -388,6 +391,7 @@ out:
 		fail(server, id, &error);
 	else if (result >= 0)
 		reply(server, id, &ft_sweep_reply_message, &answer);
+	ft_host_lock_close(&server->host_lock);
 	if (sweep)
 		ft_sweep_free(sweep);
 	free(sweep);
@@ -515,6 +519,7 @@ int ft_runner_serve(int descriptor, struct ft_backend *backend)
 	struct server server = {
 	        .descriptor = descriptor,
 	        .backend = backend,
+	        .host_lock = {.descriptor = -1},
 	        .watch = SAMPLE_WATCH(descriptor),
 	};
 	int status = EXIT_SUCCESS;

@@ -156,12 +156,14 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	struct ft_decision decision = {.verdict = FT_VERDICT_NONE};
 	backend->method[0] = '\0';
 	run_tell_stage(&run, "start");
+	result = run_take_host(&run, FT_HOST_WORKED, "start");
 	backend->deadline_ns = run.deadline_ns;
 	backend->prepare_ns = backend->verify_ns = 0;
-	result = backend->prepare(backend, &order, error);
+	if (result == 0)
+		result = backend->prepare(backend, &order, error);
 	backend->deadline_ns = 0;
 	if (result == 0) {
-		run.prepare_ns = ft_monotonic_ns() - run.start_ns;
+		run.prepare_ns = ft_monotonic_ns() - run.start_ns - run.waited_ns;
 		run.verify_ns = backend->verify_ns;
 		result = sweep_to_end(&run, &decision, error);
 	} else if (result == FT_BACKEND_ENDED) {
@@ -171,6 +173,7 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 		answer(&run, result, &decision, reply);
 		result = 0;
 	}
+	run_leave_host(&run);
 	backend->finish(backend);
 out:
 	free(config);

@@ -30,6 +30,7 @@ struct ft_sweep {
 	uint64_t budget_ns;
 	uint64_t memory_cap;
 	const char *code_dir;
+	struct ft_host_lock *host_lock; /* NULL: there is none */
 	struct ft_rule rule;
 	bool hasty;    /* its rounds may all lie in one moment */
 	size_t rounds; /* measured so far, over all runs */

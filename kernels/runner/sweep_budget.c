@@ -15,6 +15,7 @@ enum {
 	SPREAD_ROUNDS = 7, /* the first of a race, which may decide it */
 };
 static const uint64_t second_ns = 1000000000;
+static const uint64_t host_step_ns = 1000000;                 /* after which the host's lock is tried again */
 static const uint64_t pause_step_ns = 50000000;               /* after which a cancel is looked for */
 static const uint64_t pause_least_ns = 5000000;               /* less is not worth to cool down for */
 static const uint64_t audit_whole_bytes = (uint64_t)64 << 20; /* up to so many moved, all launches are */
@@ -88,6 +89,39 @@ static int pause_for(struct run *run, uint64_t duration_ns, bool apart)
 	return 0;
 }
 
+/* What others have to be waited for is no part of the budget. */
+static void count_wait(struct run *run, uint64_t spent_ns)
+{
+	run->waited_ns += spent_ns;
+	run->deadline_ns += spent_ns < UINT64_MAX - run->deadline_ns ? spent_ns : 0;
+}
+
+int run_take_host(struct run *run, enum ft_host_use use, const char *stage)
+{
+	struct ft_host_lock *lock = run->sweep->host_lock;
+	if (!lock || run->backend->host != use || ft_host_lock_try(lock, use))
+		return 0;
+	uint64_t begin = ft_monotonic_ns(), told = begin;
+	int result = 0;
+	run_tell_stage(run, "wait");
+	while (result == 0 && !ft_host_lock_try(lock, use)) {
+		result = pause_for(run, host_step_ns, true);
+		if (ft_monotonic_ns() - told > second_ns) {
+			run_tell_stage(run, "wait");
+			told = ft_monotonic_ns();
+		}
+	}
+	count_wait(run, ft_monotonic_ns() - begin);
+	run_tell_stage(run, stage);
+	return result;
+}
+
+void run_leave_host(const struct run *run)
+{
+	if (run->sweep->host_lock)
+		ft_host_lock_leave(run->sweep->host_lock);
+}
+
 static bool is_quiet(const struct run *run)
 {
 	unsigned percent = 0;
@@ -109,8 +143,7 @@ static int wait_for_quiet(struct run *run, struct ft_error *error)
 			return RUN_CANCELLED;
 		quiet = is_quiet(run);
 		uint64_t spent = ft_monotonic_ns() - begin;
-		run->waited_ns += spent;
-		run->deadline_ns += spent < UINT64_MAX - run->deadline_ns ? spent : 0;
+		count_wait(run, spent);
 		run->patience_ns -= spent < run->patience_ns ? spent : run->patience_ns;
 		run->pause_ns = 2 * run->pause_ns < second_ns ? 2 * run->pause_ns : second_ns;
 		if (!quiet && ft_monotonic_ns() - told > second_ns) {

@@ -173,7 +173,7 @@ static void start_build(struct run *run, size_t index)
 		run_put_out(run, index, "failed", failure.message);
 }
 
-int run_build_all(struct run *run, struct ft_error *error)
+static int build_all(struct run *run, struct ft_error *error)
 {
 	struct ft_sweep *sweep = run->sweep;
 	struct ft_backend *backend = run->backend;
@@ -208,4 +208,13 @@ int run_build_all(struct run *run, struct ft_error *error)
 			result = verify_built(run, i);
 	}
 	return result == RUN_ENDED ? 0 : result;
+}
+
+int run_build_all(struct run *run, struct ft_error *error)
+{
+	int result = run_take_host(run, FT_HOST_WORKED, "build");
+	if (result == 0)
+		result = build_all(run, error);
+	run_leave_host(run);
+	return result;
 }

@@ -231,6 +231,30 @@ static int build_revived(struct run *run, struct ft_error *error)
 	return sample_the_new(run);
 }
 
+/* A round that no work on the host disturbs. */
+static int measure_alone(struct run *run, struct ft_error *error)
+{
+	uint64_t waited = run->waited_ns;
+	int result = run_take_host(run, FT_HOST_TIMED, "measure");
+	if (result == 0 && run->waited_ns > waited)
+		result = run->backend->warm(run->backend, error) < 0 ? -1 : 0;
+	if (result == 0)
+		result = measure_round(run, error);
+	run_leave_host(run);
+	return result;
+}
+
+static int begin_race(struct run *run, struct ft_error *error)
+{
+	int result = run_take_host(run, FT_HOST_TIMED, "measure");
+	if (result == 0)
+		result = warm(run, error);
+	if (result == 0)
+		result = sample_the_new(run);
+	run_leave_host(run);
+	return result;
+}
+
 int run_race(struct run *run, struct ft_decision *decision, struct ft_error *error)
 {
 	struct ft_sweep *sweep = run->sweep;
@@ -244,16 +268,14 @@ int run_race(struct run *run, struct ft_decision *decision, struct ft_error *err
 		int result = 0;
 		if (run->pace != RUN_RACING) {
 			run->pace = RUN_RACING;
-			result = warm(run, error);
-			if (result == 0)
-				result = sample_the_new(run);
+			result = begin_race(run, error);
 		}
 		if (result == 0 && run->revived)
 			result = build_revived(run, error);
 		if (result == 0)
 			result = run_keep_pace(run, error);
 		if (result == 0)
-			result = measure_round(run, error);
+			result = measure_alone(run, error);
 		if (result != 0)
 			return result;
 		bool ended =

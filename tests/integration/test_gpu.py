@@ -2,6 +2,7 @@
 
 Code objects, verification, timing by graphs, the code that is kept, and what becomes of a sweep when a kernel never ends
 or writes wildly. What the device code itself computes is proven elsewhere."""
+import fcntl
 import json
 import os
 import re
@@ -346,3 +347,91 @@ def test_the_study_of_choices_runs_and_goes_on_where_it_left(driver, tmp_path):
     known = json.loads((tmp_path / "out.json").read_text())
     assert [len(known["chosen"][shape]) for shape in ("1x64", "3x64", "5x64")] == [2, 2, 1]
     assert known["cost"]["2x64"]["own"] > 1 and len(known["load"]["3x64"]["loaded"]) == 3
+
+
+# ---- several, and the host that they share with its processors ----
+
+@pytest.fixture
+def pair(gpus, tmp_path):
+    """Two pretended GPUs; what makes a context on one is written down."""
+    contexts = tmp_path / "contexts"
+    wrapper = tmp_path / "runner-cuda"
+    daemon = gpus
+    def start(*more):
+        wrapper.write_text(wrapper.read_text().replace(
+            "exec ", f"export FLYTUNE_PRETEND_GPUS=2 FLYTUNE_PRETEND_CONTEXTS={contexts}\nexec "))
+        return daemon(*more)
+    start.contexts = lambda: {tuple(map(int, line.split())) for line in contexts.read_text().splitlines()}
+    return start
+
+
+def held(gpu):
+    return {device["id"]: device for device in gpu.status()["devices"]}
+
+
+def test_each_of_two_gpus_has_a_process_that_opens_it_alone(pair):
+    gpu = pair()
+    with gpu.peer() as peer:
+        jobs = [peer.call("tune", kernel="rmsnorm", problem=harness.problem(m=m, n=1024), device=device)["job"]
+                for m, device in ((3, "cuda:0"), (5, "cuda:1"))]
+        assert [peer.call("wait", job=job)["state"] for job in jobs] == ["done", "done"]
+    pids = [held(gpu)[device]["runner_pid"] for device in ("cuda:0", "cuda:1")]
+    assert pair.contexts() == {(pids[0], 0), (pids[1], 1)}
+    # One identity, one set of results, one folder of code.
+    for m in (3, 5):
+        assert gpu.lookup(m=m, n=1024, device="cuda:1")["source"] == gpu.lookup(m=m, n=1024)["source"] == "tuned"
+    ok = [trial for trial in gpu.trials(m=3, n=1024) if trial["status"] == "ok"]
+    assert len(list((gpu.state / "code").glob("*.key"))) == len(ok) + 1
+
+
+def test_a_wild_write_on_one_gpu_costs_the_other_nothing(pair, tmp_path):
+    (tmp_path / "pretend").write_text("lost=1")
+    gpu = pair()
+    with gpu.peer() as peer:
+        lost, other = [peer.call("tune", kernel="rmsnorm", problem=harness.problem(m=m, n=1024), device=device)["job"]
+                       for m, device in ((3, "cuda:1"), (5, "cuda:0"))]
+        told = peer.call("wait", job=other)
+        assert told["state"] == "done" and not told.get("restarts"), told
+        told = peer.call("wait", job=lost)
+        assert told["state"] == "failed" and told["restarts"] > 0, told
+    assert not by_status(gpu.trials(m=5, n=1024)).get("failed")
+
+
+class Host:
+    """The host's lock, held in place of a runner (kernels/runner/host_lock.h)."""
+
+    def __init__(self, state, how):
+        self.file = open(state / "code" / ".host-lock", "w+b")
+        fcntl.lockf(self.file, how, 1, 2)
+
+    def close(self):
+        self.file.close()
+
+
+def stage(peer, number):
+    told, = peer.call("jobs", job=number)["jobs"]
+    return told.get("stage")
+
+
+def test_gpu_work_on_the_host_waits_while_its_processors_are_measured(gpu):
+    rounds = Host(gpu.state, fcntl.LOCK_EX)
+    with gpu.peer() as peer:
+        job = peer.call("tune", kernel="rmsnorm", problem=harness.problem(m=3, n=1024))["job"]
+        harness.until(lambda: stage(peer, job) == "wait", "the sweep waits for the host")
+        assert not list((gpu.state / "code").glob("*.key")), "nothing is built meanwhile"
+        rounds.close()
+        told = peer.call("wait", job=job)
+        assert told["state"] == "done" and told["waited_ns"] > 0, told
+
+
+def test_processors_are_not_measured_while_gpu_work_loads_the_host(daemons):
+    cpu = daemons(arguments=["--budget", harness.BUDGET]).start()
+    work = Host(cpu.state, fcntl.LOCK_SH)
+    with cpu.peer() as peer:
+        job = peer.call("tune", kernel="rmsnorm", problem=harness.problem(m=1, n=256, dtype="f32"))["job"]
+        harness.until(lambda: stage(peer, job) == "wait", "the sweep waits for the host")
+        told, = peer.call("jobs", job=job)["jobs"]
+        assert not told.get("rounds"), "no round is measured meanwhile"
+        work.close()
+        told = peer.call("wait", job=job)
+        assert told["state"] == "done" and told["rounds"] > 0, told

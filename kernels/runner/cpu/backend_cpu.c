@@ -175,6 +175,7 @@ struct ft_backend *ft_backend_cpu_new(void)
 	        .load = cpu_load,
 	        .interference = cpu_interference,
 	        .spread_ns = spread_ns,
+	        .host = FT_HOST_TIMED,
 	        .finish = cpu_finish,
 	};
 	return &cpu->backend;

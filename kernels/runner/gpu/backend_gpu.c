@@ -237,6 +237,7 @@ struct ft_backend *gpu_backend_new(void)
 		return NULL;
 	gpu->last = &gpu->first;
 	gpu->base = (struct ft_backend){.kind = hip_kind,
+	        .host = FT_HOST_WORKED,
 	        .open = open_backend,
 	        .close = close_backend,
 	        .source = source_hash,
