@@ -99,7 +99,7 @@ enum ft_role {
 /* What inputs are filled with, at random but alike for a seed. */
 enum ft_fill {
 	FT_FILL_NUMBERS, /* of one magnitude, either sign, never 0 */
-	FT_FILL_ROWS,    /* rows of different magnitudes, some of them large, tiny, wide, sparse, or 0 */
+	FT_FILL_ROWS, /* rows of different magnitudes, some of them large, tiny, wide, sparse, far from 0, or 0 */
 };
 
 struct ft_tensor {

@@ -89,24 +89,24 @@ static double uniform(uint64_t random)
 	return ((double)(random >> 11) + 0.5) * 0x1p-51 - 2;
 }
 
-/* The factor of an element in one of the odd rows. Squares stay within f32's range, and sums of a million
+/* An element in one of the odd rows, of one that is drawn. Squares stay within f32's range, and sums of a million
  * too. */
-static double odd_factor(enum ft_dtype type, uint64_t kind, uint64_t random)
+static double odd_element(enum ft_dtype type, uint64_t kind, uint64_t random, double value)
 {
 	const bool half = type == FT_F16;
 	switch (kind % 6) {
 	case 0: /* wide: from far below 1 to far above in one row */
-		return half ? ldexp(1, (int)(random % 21) - 10) : ldexp(1, (int)(random % 41) - 20);
+		return ldexp(value, half ? (int)(random % 21) - 10 : (int)(random % 41) - 20);
 	case 1: /* large */
-		return half ? 0x1p14 : 1e12;
+		return value * (half ? 0x1p14 : 1e12);
 	case 2: /* tiny: eps decides; subnormal in f16 */
-		return half ? 0x1p-20 : 1e-15;
+		return value * (half ? 0x1p-20 : 1e-15);
 	case 3: /* few that are not zero */
-		return random % 16 == 0 ? 1 : 0;
+		return random % 16 == 0 ? value : 0;
 	case 4: /* zero */
 		return 0;
-	default:
-		return 1;
+	default: /* far from 0, beside how they differ */
+		return 1000 + value;
 	}
 }
 
@@ -130,7 +130,7 @@ static void fill_piece(void *context, size_t index)
 			uint64_t random = mix(state + i);
 			double value = uniform(random);
 			if (odd)
-				value *= odd_factor(tensor->type, row, mix(random));
+				value = odd_element(tensor->type, row, mix(random), value);
 			ft_store(tensor->type, fill->data, row * tensor->stride + i, value);
 		}
 	}

@@ -116,8 +116,8 @@ DEVICE double row_value(const u8 *set, const tensor *tensors, i64 row, const dou
 /* Below, `sets` sets of the arrays lie `set_bytes` apart. */
 DEVICE u64 seed_of(u64 seed, i64 set) { return seed + ((u64)set << 40); }
 
-/* Rows of random numbers, about normal, each row of its own magnitude; NaN between the rows, so that whoever
- * reads there is found out. The last row of a set has nothing after it. */
+/* Rows of random numbers, about normal, each row of its own magnitude, and each fourth far from 0; NaN between the
+ * rows, so that whoever reads there is found out. The last row of a set has nothing after it. */
 KERNEL fill_rows(u8 *x, i64 m, i64 n, i64 stride, int type, u64 seed, i64 sets, i64 set_bytes)
 {
 #pragma unroll 1
@@ -133,7 +133,7 @@ KERNEL fill_rows(u8 *x, i64 m, i64 n, i64 stride, int type, u64 seed, i64 sets, 
 			u64 bits = mixed(its + (u64)(base + at));
 			float sum = (float)(bits & 0xffff) + (float)(bits >> 16 & 0xffff) +
 			            (float)(bits >> 32 & 0xffff) + (float)(bits >> 48);
-			float value = (sum * (1.0f / 65536.0f) - 2.0f) * magnitude;
+			float value = (sum * (1.0f / 65536.0f) - 2.0f + ((row & 3) == 3 ? 64.0f : 0.0f)) * magnitude;
 			store(to, base + at, type, at < n ? value : as_float(0x7fc00000u));
 		}
 	}
