@@ -2,7 +2,8 @@
  * are launched, and code objects are little ELF files that hold the options they were "compiled" with.
  *
  * Built as libcuda.so.1 and libnvrtc.so.13, so that the whole of flytune-runner-cuda runs where there is no
- * GPU. It proves nothing of the device code. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
+ * GPU. It proves nothing of the device code. A program is of the kernel whose source it was compiled from, or
+ * whose checks; what it computes is that kernel's reference. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
  * "memory=MIB" (what the device has), "free=MIB" (what others leave of it), "crowd=N" (from the Nth reading of all memory on,
  * every other one takes three milliseconds longer, as beside another process), "nvml=LOAD,REASONS,PROCESSES" (what the
  * management library says, as which it poses too), "cache=MIB" (a
@@ -22,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/reference.h"
+#include "kernels/compare.h"
+#include "kernels/rows/rows.h"
 
 #define EXPORT __attribute__((visibility("default")))
 /* The library's own declarations are the test: no header declares these. */
@@ -31,6 +33,7 @@
 enum { ARGUMENTS_MAX = 20, OK = 0, INVALID = 1, NO_MEMORY = 2, ILLEGAL = 700 };
 
 struct module {
+	uint32_t kernel; /* of ft_kernels_gpu */
 	char options[4096];
 	bool again; /* its code was loaded before */
 };
@@ -86,18 +89,58 @@ static uint64_t option_of(const struct module *module, const char *name)
 
 /* ---- kernels ---- */
 
-static unsigned arguments_of(const char *name)
+struct arguments {
+	unsigned count;
+	unsigned narrow; /* a bit each: 32 bits wide, reading more would read past them */
+};
+
+static const struct ft_kernel_gpu *kernel_of(const struct module *module)
+{
+	return ft_kernels_gpu[module->kernel];
+}
+
+static bool is_kernel(const struct module *module, const char *name)
+{
+	return strcmp(name, kernel_of(module)->symbol) == 0;
+}
+
+/* As a kernel over rows has them: the problem that code is of, for so many rows. */
+static void problem_of(
+        const struct module *module, uint64_t m, uint64_t row_stride, struct ft_problem *problem)
+{
+	const uint64_t n = option_of(module, "-DRN_N=");
+
+	*problem = (struct ft_problem){0};
+	ft_problem_set_number(problem, "m", (int64_t)m, NULL);
+	ft_problem_set_number(problem, "n", (int64_t)n, NULL);
+	ft_problem_set_number(problem, "row_stride", (int64_t)(row_stride > 0 ? row_stride : n), NULL);
+	ft_problem_set_text(
+	        problem, "dtype", ft_dtype_name((enum ft_dtype)option_of(module, "-DRN_X=")), NULL);
+	ft_problem_set_text(
+	        problem, "weight_dtype", ft_dtype_name((enum ft_dtype)option_of(module, "-DRN_W=")), NULL);
+}
+
+/* Of one of the runner's own functions, or a kernel's: all of its tensors, m, the row stride and eps. */
+static struct arguments arguments_of(const struct module *module, const char *name)
 {
 	static const struct {
 		const char *name;
-		unsigned count;
-	} known[] = {{"flytune_rmsnorm", 6}, {"fill_rows", 8}, {"fill_numbers", 6}, {"check_rows", 12},
-	        {"reference_row", 5}, {"nothing", 1}, {"read_all", 3}, {"fill_sets", 5}, {"sign_sets", 5}};
+		struct arguments arguments;
+	} known[] = {{"fill_rows", {8, 1 << 4}}, {"fill_numbers", {6, 1 << 2}},
+	        {"check_rows", {12, 1 << 2 | 1 << 5 | 1 << 6}}, {"reference_row", {5, 1 << 3}},
+	        {"nothing", {1, 0}}, {"read_all", {3, 0}}, {"fill_sets", {5, 1 << 4}}, {"sign_sets", {5, 0}}};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(name, known[i].name) == 0)
-			return known[i].count;
-	return 0;
+			return known[i].arguments;
+	if (!is_kernel(module, name))
+		return (struct arguments){0};
+	struct ft_problem problem;
+	struct ft_tensors tensors;
+
+	problem_of(module, 1, 0, &problem);
+	ft_kernel_find(kernel_of(module)->name)->tensors(&problem, &tensors);
+	return (struct arguments){tensors.count + 3, 1u << (tensors.count + 2)};
 }
 
 static void *pointer(uint64_t argument)
@@ -166,7 +209,8 @@ static void check_set(const struct launch *launch, const char *set, const char *
 		uint32_t bits;
 		float error;
 
-		ft_compare_rows(&rmsnorm_reference, &tensors, data, row, 1, &worst);
+		ft_compare_rows(
+		        kernel_of(launch->function->module)->reference, &tensors, data, row, 1, &worst);
 		error = (float)worst.error;
 		memcpy(&bits, &error, sizeof bits);
 		if (((uint64_t)bits << 32 | row) > result[0])
@@ -218,20 +262,41 @@ static void sign_sets(const struct launch *launch)
 		}
 }
 
-static int rmsnorm(const struct launch *launch)
+/* The reference, rounded once. */
+static void compute(const struct ft_reference *reference, const struct ft_tensors *tensors,
+        const void *const *data, void *out)
+{
+	const struct ft_tensor *rows = &tensors->tensor[FT_ROWS_OUTPUT];
+
+	for (uint64_t row = 0; row < rows->rows; row++) {
+		double known[FT_ROW_KNOWN], value;
+
+		reference->row(tensors, data, row, known);
+		for (uint64_t i = 0; i < rows->length; i++) {
+			reference->values(tensors, data, row, known, i, 1, &value);
+			ft_store(rows->type, out, row * rows->stride + i, value);
+		}
+	}
+}
+
+static int run_kernel(const struct launch *launch)
 {
 	const uint64_t *a = launch->argument;
 	const struct module *module = launch->function->module;
-	struct ft_rows problem = {.m = a[3],
-	        .n = option_of(module, "-DRN_N="),
-	        .row_stride = a[4],
-	        .dtype = (enum ft_dtype)option_of(module, "-DRN_X="),
-	        .weight = (enum ft_dtype)option_of(module, "-DRN_W=")};
+	const unsigned tensor_count = arguments_of(module, launch->function->name).count - 3;
+	const void *data[FT_TENSORS_MAX] = {NULL};
+	struct ft_problem problem;
+	struct ft_tensors tensors;
+
+	problem_of(module, a[tensor_count], a[tensor_count + 1], &problem);
+	ft_kernel_find(kernel_of(module)->name)->tensors(&problem, &tensors);
+	for (unsigned i = 0; i < tensor_count; i++)
+		data[i] = pointer(a[i]);
+	const struct ft_tensor *out = &tensors.tensor[FT_ROWS_OUTPUT];
 	uint64_t row_threads = option_of(module, "-DRN_ROW_THREADS=");
 	uint64_t rows = row_threads > 0 ? launch->block / row_threads : 0;
-	uint64_t element = ft_dtype_size(problem.dtype);
-	uint8_t *end =
-	        (uint8_t *)pointer(a[0]) + ((problem.m - 1) * problem.row_stride + problem.n) * element;
+	uint8_t *end = (uint8_t *)pointer(a[FT_ROWS_OUTPUT]) +
+	        ((out->rows - 1) * out->stride + out->length) * ft_dtype_size(out->type);
 
 	if (launch->block != option_of(module, "-DRN_BLOCK_THREADS=") || launch->grid == 0 || rows == 0)
 		return INVALID;
@@ -244,13 +309,13 @@ static int rmsnorm(const struct launch *launch)
 		lost = true;
 		return ILLEGAL;
 	}
-	rmsnorm_reference_store(&problem, pointer(a[1]), pointer(a[2]), pointer(a[0]));
+	compute(kernel_of(module)->reference, &tensors, data, pointer(a[FT_ROWS_OUTPUT]));
 	if (spoiled("wrong") && launch->block == 256)
 		end[-1] ^= 0x10;
 	if ((spoiled("outside") && launch->block == 256) || fault == 3)
 		end[3] = 0;
 	if (fault == 4)
-		((uint8_t *)pointer(a[1]))[0] ^= 0x10;
+		((uint8_t *)pointer(a[FT_ROWS_INPUT]))[0] ^= 0x10;
 	static unsigned launches;
 
 	if (fault >= 5 && ++launches % (fault == 5 ? 50 : 200) == 0)
@@ -318,13 +383,13 @@ static int run(const struct launch *launch)
 
 	if (lost)
 		return ILLEGAL;
-	if (strcmp(name, "flytune_rmsnorm") == 0) {
+	if (is_kernel(launch->function->module, name)) {
 		if (spoiled("lucky"))
 			ahead_ns +=
 			        launch->block == 128 && !launch->function->module->again ? 400000 : 500000;
 		if (cache > 0)
 			ahead_ns += read_over < cache << 20 ? 300000 : 500000;
-		return rmsnorm(launch);
+		return run_kernel(launch);
 	}
 	if (strcmp(name, "read_all") == 0) {
 		read_over = a[1] * 16;
@@ -345,7 +410,8 @@ static int run(const struct launch *launch)
 		struct ft_tensors tensors;
 
 		tensors_of(pointer(a[2]), pointer(a[1]), pointer(a[1]), a[3], &tensors, data);
-		ft_reference_rows(&rmsnorm_reference, &tensors, data, a[4], 1, pointer(a[0]));
+		ft_reference_rows(kernel_of(launch->function->module)->reference, &tensors, data, a[4], 1,
+		        pointer(a[0]));
 	}
 	return OK;
 }
@@ -490,7 +556,9 @@ EXPORT int cuModuleLoadData(struct module **module, const void *image)
 	*module = calloc(1, sizeof **module);
 	if (!*module)
 		return NO_MEMORY;
-	memcpy((*module)->options, (const char *)image + section[1].sh_offset, section[1].sh_size);
+	memcpy(&(*module)->kernel, (const char *)image + section[1].sh_offset, sizeof(*module)->kernel);
+	memcpy((*module)->options, (const char *)image + section[1].sh_offset + sizeof(*module)->kernel,
+	        sizeof(*module)->options);
 	for (size_t i = 0; i < loaded_count; i++)
 		(*module)->again = (*module)->again || loaded[i] == image;
 	if (!(*module)->again && loaded_count < sizeof loaded / sizeof *loaded)
@@ -507,7 +575,7 @@ EXPORT int cuModuleUnload(struct module *module)
 /* Functions live as long as the process: tests are short. */
 EXPORT int cuModuleGetFunction(struct function **function, struct module *module, const char *name)
 {
-	if (arguments_of(name) == 0)
+	if (arguments_of(module, name).count == 0)
 		return 500;
 	*function = calloc(1, sizeof **function);
 	if (!*function)
@@ -528,22 +596,13 @@ EXPORT int cuFuncGetAttribute(int *value, int attribute, struct function *functi
 EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
         unsigned by, unsigned bz, unsigned shared, struct stream *stream, void **arguments, void **extra)
 {
-	/* Which arguments are 32 bits wide: reading more would read past them. */
-	static const struct {
-		const char *name;
-		unsigned narrow; /* a bit each */
-	} widths[] = {{"flytune_rmsnorm", 1 << 5}, {"fill_rows", 1 << 4}, {"fill_numbers", 1 << 2},
-	        {"check_rows", 1 << 2 | 1 << 5 | 1 << 6}, {"reference_row", 1 << 3}, {"fill_sets", 1 << 4}};
+	const struct arguments its = arguments_of(function->module, function->name);
 	struct launch launch = {.function = function, .grid = gx, .block = bx};
-	unsigned narrow = 0;
 
 	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra || gx == 0 || bx == 0 || bx > 1024)
 		return INVALID;
-	for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-		if (strcmp(widths[i].name, function->name) == 0)
-			narrow = widths[i].narrow;
-	for (unsigned i = 0; i < arguments_of(function->name); i++)
-		memcpy(&launch.argument[i], arguments[i], narrow >> i & 1 ? 4 : 8);
+	for (unsigned i = 0; i < its.count; i++)
+		memcpy(&launch.argument[i], arguments[i], its.narrow >> i & 1 ? 4 : 8);
 	if (!stream || !stream->capturing)
 		return run(&launch);
 	struct launch *more =
@@ -734,6 +793,7 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count
 /* ---- nvrtc ---- */
 
 struct program {
+	uint32_t kernel;
 	char text[4096]; /* options, parted by spaces */
 };
 
@@ -751,13 +811,16 @@ EXPORT int nvrtcVersion(int *major, int *minor)
 EXPORT int nvrtcCreateProgram(struct program **program, const char *source, const char *name, int headers,
         const char **header, const char **include_name)
 {
-	(void)source;
 	(void)headers;
 	(void)header;
 	(void)include_name;
 	*program = calloc(1, sizeof **program);
 	if (!*program)
 		return NO_MEMORY;
+	for (uint32_t i = 0; ft_kernels_gpu[i]; i++)
+		if (strcmp(source, ft_kernels_gpu[i]->source) == 0 ||
+		        strcmp(source, ft_kernels_gpu[i]->check) == 0)
+			(*program)->kernel = i;
 	snprintf((*program)->text, sizeof(*program)->text, "%s ", name);
 	return OK;
 }
@@ -792,6 +855,7 @@ struct object {
 	Elf64_Ehdr header;
 	Elf64_Shdr section[3];
 	char names[32];
+	uint32_t kernel; /* .text.k begins with it */
 	char text[4096];
 };
 
@@ -814,8 +878,8 @@ EXPORT int nvrtcGetCUBIN(struct program *program, char *code)
 	                .e_shstrndx = 2},
 	        .section = {[1] = {.sh_name = 1,
 	                            .sh_type = SHT_PROGBITS,
-	                            .sh_offset = offsetof(struct object, text),
-	                            .sh_size = sizeof object.text},
+	                            .sh_offset = offsetof(struct object, kernel),
+	                            .sh_size = sizeof object.kernel + sizeof object.text},
 	                [2] = {.sh_name = 9,
 	                        .sh_type = SHT_STRTAB,
 	                        .sh_offset = offsetof(struct object, names),
@@ -823,6 +887,7 @@ EXPORT int nvrtcGetCUBIN(struct program *program, char *code)
 	};
 
 	memcpy(object.names, names, sizeof names);
+	object.kernel = program->kernel;
 	memcpy(object.text, program->text, sizeof object.text);
 	memcpy(code, &object, sizeof object);
 	return OK;
