@@ -12,11 +12,11 @@ FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else "build/reports/device")
 
 
 def built():
-    """(compiler, target, type) -> [(n, report)], n ascending."""
+    """(compiler, kernel, target, type) -> [(n, report)], n ascending."""
     found = {}
     for path in FOLDER.glob("*rtc-*.json"):
-        compiler, target, dtype, n = path.stem.split("-")
-        found.setdefault((compiler, target, dtype), []).append((int(n), json.loads(path.read_text())))
+        compiler, kernel, target, dtype, n = path.stem.split("-")
+        found.setdefault((compiler, kernel, target, dtype), []).append((int(n), json.loads(path.read_text())))
     return {name: sorted(reports, key=lambda pair: pair[0]) for name, reports in sorted(found.items())}
 
 
@@ -25,28 +25,28 @@ def line(*cells):
 
 
 def print_builds(found):
-    line("compiler, target, type", "n", "configs", "codes", "spill", "default: threads", "registers", "spills")
+    line("compiler, kernel, target, type", "n", "configs", "codes", "spill", "default: threads", "registers", "spills")
     line(*["---"] * 8)
-    for (compiler, target, dtype), reports in found.items():
+    for (compiler, kernel, target, dtype), reports in found.items():
         for n, report in reports:
             configs = report["configs"]
             default = next(config for config in configs if config["default"])
-            line(f"{compiler} {target} {dtype}", n, len(configs), len({config["code"] for config in configs}),
+            line(f"{compiler} {kernel} {target} {dtype}", n, len(configs), len({config["code"] for config in configs}),
                  sum(config["spills"] > 0 for config in configs), default["config"]["BLOCK_THREADS"], default["registers"],
                  default["spills"])
 
 
 def print_knobs(found):
     knobs = list(dict.fromkeys(knob for reports in found.values() for _, report in reports for knob in report["knobs"]))
-    line("compiler, target, type, n", *knobs)
+    line("compiler, kernel, target, type, n", *knobs)
     line(*["---"] * (len(knobs) + 1))
-    for (compiler, target, dtype), reports in found.items():
+    for (compiler, kernel, target, dtype), reports in found.items():
         for n, report in reports:
             cells = []
             for knob in knobs:
                 counts = report["knobs"].get(knob)
                 cells.append(f"{counts['other']} of {counts['same'] + counts['other']}" if counts else "")
-            line(f"{compiler} {target} {dtype} {n}", *cells)
+            line(f"{compiler} {kernel} {target} {dtype} {n}", *cells)
 
 
 def print_clang():

@@ -21,6 +21,8 @@ BUILD = Path(os.environ.get("FLYTUNE_BUILD", TOP / "build")).resolve()
 REPORTS = BUILD / "reports" / "device"
 FULL = os.environ.get("FLYTUNE_FULL_MATRIX") == "1"
 SAMPLE = 512 if FULL else 1
+KERNELS = ("rmsnorm", "layernorm")
+AHEAD = {"rmsnorm": 4, "layernorm": 2}  # vectors in flight, at least, of a row that is read twice
 SIZES = [4096, 8192, 16384]
 TYPES = ["bf16", "f32"]
 ROCM, NEWER = ["gfx906", "gfx908", "gfx90a", "gfx1030"], ["gfx942", "gfx1100", "gfx1201"]
@@ -43,7 +45,7 @@ def tool(*names):
 
 
 def has_compiler(kind, arch):
-    ran = subprocess.run([runner(kind), "build", "rmsnorm", "--arch", arch, "--n", "64", "--dtype", "f32"], capture_output=True,
+    ran = subprocess.run([runner(kind), "build", KERNELS[0], "--arch", arch, "--n", "64", "--dtype", "f32"], capture_output=True,
                          text=True, check=False)
     return ran.returncode == 0, ran.stderr.strip()
 
@@ -62,9 +64,13 @@ def nvrtc():
         pytest.skip(f"nvrtc is not installed: {why}")
 
 
-def choose(space, seed):
-    """The plain twelve (blocks of 128 to 1,024 threads, a row each, times three values of waves_per_eu), and some of the rest.
+def choose(space, seed, kernel="rmsnorm"):
+    """Of layernorm one of each way through a row, and some of the rest; of rmsnorm the plain twelve (blocks of 128 to 1,024 threads, a row each, times three values of waves_per_eu), and some of the rest.
     Their hint is one: others of the same threads may have another, and only they ask for two waves."""
+    if kernel == "layernorm":
+        ways = {(c["PASSES"], c["WEIGHT"]): c for c in space}
+        rest = [c for c in space if c not in ways.values()]
+        return list(ways.values()) + random.Random(seed).sample(rest, min(SAMPLE, len(rest)))
     hint = next(c["NONTEMPORAL"] for c in space if c["waves_per_eu"] == 2 and c["waves_exact"] == 0)
     plain = [c for c in space if c["BLOCK_THREADS"] in (128, 256, 512, 1024) and c["BLOCK_THREADS"] == c["ROW_THREADS"]
              and c["waves_exact"] == 0 and c["waves_per_eu"] <= 2 and c["NONTEMPORAL"] == hint]
@@ -72,12 +78,12 @@ def choose(space, seed):
     return plain + random.Random(seed).sample(rest, min(SAMPLE, len(rest)))
 
 
-def build(kind, arch, n, dtype, folder):
-    command = [runner(kind), "build", "rmsnorm", "--arch", arch, "--n", str(n), "--dtype", dtype]
+def build(kind, arch, n, dtype, folder, kernel="rmsnorm"):
+    command = [runner(kind), "build", kernel, "--arch", arch, "--n", str(n), "--dtype", dtype]
     space = [json.loads(line) for line in subprocess.run([*command, "--list"], capture_output=True, text=True,
                                                          check=True).stdout.splitlines()]
     command += ["-o", str(folder), "--config", ""]  # the default
-    for config in choose(space, n):
+    for config in choose(space, n, kernel):
         command += ["--config", ",".join(f"{knob}={value}" for knob, value in config.items())]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -106,16 +112,18 @@ def report(name, built):
           + "; ".join(f"{knob}: same code in {c['same']} of {c['same'] + c['other']} pairs" for knob, c in changed.items()))
 
 
-def check_metadata(built):
+def check_metadata(built, kernel="rmsnorm"):
     assert any(b["default"] for b in built)
+    for b in built:
+        assert b["max_threads"] == b["config"]["BLOCK_THREADS"] == b["launch"]["block"], b
+        assert b["symbol"] == f"flytune_{kernel}"
+        if b["default"]:
+            assert b["spills"] == 0, f"the default spills: {b}"
+    if kernel != "rmsnorm":
+        return
     plain = {(b["config"]["BLOCK_THREADS"], b["config"]["waves_per_eu"]) for b in built
              if b["config"]["BLOCK_THREADS"] == b["config"]["ROW_THREADS"]}
     assert plain >= {(block, waves) for block in (128, 256, 512, 1024) for waves in (0, 1, 2)}
-    for b in built:
-        assert b["max_threads"] == b["config"]["BLOCK_THREADS"] == b["launch"]["block"], b
-        assert b["symbol"] == "flytune_rmsnorm"
-        if b["default"]:
-            assert b["spills"] == 0, f"the default spills: {b}"
 
 
 def accesses(text):
@@ -123,29 +131,30 @@ def accesses(text):
     return len(LOADS.findall(text)), len(STORES.findall(text))
 
 
-def check_vectors(text, config, n, dtype):
+def check_vectors(text, config, n, dtype, ahead=4):
     """The fast path has a whole vector in every access: as many as a thread takes, and the weight's."""
     width = 4 if dtype == "f32" else 8
     slots = -(-n // width // config["ROW_THREADS"])
     loads, stores = accesses(text)
-    # Two passes walk in a loop, which holds four vectors.
-    slots = slots if config["PASSES"] == 1 else min(slots, 4)
+    # Two passes walk in a loop, which holds some vectors.
+    slots = slots if config["PASSES"] == 1 else min(slots, ahead)
     assert loads >= 2 * slots and stores >= slots, f"{loads} loads and {stores} stores of 128 bits, for {slots} vectors: {config}"
 
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("arch", ROCM)
-def test_hiprtc_builds_what_a_config_says(hiprtc, arch, dtype, n, tmp_path):
-    built = build("hip", arch, n, dtype, tmp_path)
-    check_metadata(built)
-    report(f"hiprtc-{arch}-{dtype}-{n}", built)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_hiprtc_builds_what_a_config_says(hiprtc, kernel, arch, dtype, n, tmp_path):
+    built = build("hip", arch, n, dtype, tmp_path, kernel)
+    check_metadata(built, kernel)
+    report(f"hiprtc-{kernel}-{arch}-{dtype}-{n}", built)
     for b in built:
         assert b["target"].endswith(arch) and b["code_object_version"] == 4 and b["wave"] == (32 if arch == "gfx1030" else 64)
     objdump = tool("llvm-objdump-19", "llvm-objdump-15", "llvm-objdump-14", "llvm-objdump")
     for b in [b for b in built if b["default"]] + built[:2]:
         text = subprocess.run([objdump, "-d", tmp_path / b["code"]], capture_output=True, text=True, check=True).stdout
-        check_vectors(text, b["config"], n, dtype)
+        check_vectors(text, b["config"], n, dtype, AHEAD[kernel])
 
 
 def test_the_same_source_builds_the_same_code(hiprtc, tmp_path):
@@ -176,9 +185,10 @@ ODD = [("n", 1, "f16"), ("n", 7, "bf16"), ("n", 4097, "f32"), ("n", 131072, "bf1
 
 
 @pytest.mark.parametrize("n, dtype", [(n, dtype) for _, n, dtype in ODD])
-def test_odd_rows_build_too(hiprtc, n, dtype):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_odd_rows_build_too(hiprtc, kernel, n, dtype):
     for arch in ("gfx90a", "gfx1030"):
-        ran = subprocess.run([runner("hip"), "build", "rmsnorm", "--arch", arch, "--n", str(n), "--dtype", dtype,
+        ran = subprocess.run([runner("hip"), "build", kernel, "--arch", arch, "--n", str(n), "--dtype", dtype,
                               "--weight-dtype", "f32"], capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
         assert json.loads(ran.stdout)["spills"] == 0
@@ -198,7 +208,7 @@ def code_of(path):
     """The instructions, without where they lie in the file."""
     text = subprocess.run([tool("llvm-objdump-19"), "-d", "--no-leading-addr", path], capture_output=True, text=True,
                           check=True).stdout
-    return text[text.index("flytune_rmsnorm"):]
+    return text[text.index("flytune_"):]
 
 
 def joined(folder, *parts):
@@ -208,9 +218,9 @@ def joined(folder, *parts):
     return path
 
 
-def clang(arch, n, dtype, config, path, source=None, more=()):
-    source = source or joined(Path(path).parent, "rows/rows.hip", "rmsnorm/rmsnorm.hip")
-    words = [runner("hip"), "build", "rmsnorm", "--options", "--arch", arch, "--n", str(n), "--dtype", dtype]
+def clang(arch, n, dtype, config, path, source=None, more=(), kernel="rmsnorm"):
+    source = source or joined(Path(path).parent, "rows/rows.hip", f"{kernel}/{kernel}.hip")
+    words = [runner("hip"), "build", kernel, "--options", "--arch", arch, "--n", str(n), "--dtype", dtype]
     if config:
         words += ["--config", ",".join(f"{knob}={value}" for knob, value in config.items())]
     options = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
@@ -244,15 +254,31 @@ def test_clang_builds_the_same_for_newer_targets(arch, n):
     print(f"clang-19 {arch} {n}: {len(cases) - 1} configs, {len(codes)} codes")
 
 
-@pytest.mark.parametrize("arch", ROCM + NEWER)
-def test_clang_builds_what_looks_at_outputs_and_the_faults_to_be_found(arch, tmp_path):
+@pytest.mark.parametrize("arch", NEWER)
+def test_clang_builds_layernorm_for_newer_targets(arch, tmp_path):
     tool("clang-19"), tool("ld.lld-19", "ld.lld"), tool("llvm-objdump-19")
-    check = joined(tmp_path, "runner/gpu/gpu_check.hip", "rmsnorm/reference.hip")
+    for n, dtype, config in ((4096, "bf16", None), (8192, "f32", None), (4097, "f16", None), (1048576, "bf16", None),
+                             (8192, "bf16", {"BLOCK_THREADS": 512, "ROW_THREADS": 512, "PASSES": 2, "WEIGHT": 0})):
+        defines = clang(arch, n, dtype, config, tmp_path / "code", kernel="layernorm")
+        threads, _, spills = notes(tmp_path / "code")
+        assert threads == int(defines["BLOCK_THREADS"])
+        assert spills == 0 or config is not None, "the default spills"
+        if n % 8 == 0:
+            text = code_of(tmp_path / "code")
+            check_vectors(text, {"ROW_THREADS": int(defines["ROW_THREADS"]), "PASSES": int(defines["PASSES"])}, n, dtype,
+                          AHEAD["layernorm"])
+
+
+@pytest.mark.parametrize("arch", ROCM + NEWER)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_clang_builds_what_looks_at_outputs_and_the_faults_to_be_found(kernel, arch, tmp_path):
+    tool("clang-19"), tool("ld.lld-19", "ld.lld"), tool("llvm-objdump-19")
+    check = joined(tmp_path, "runner/gpu/gpu_check.hip", f"{kernel}/reference.hip")
     clang(arch, 4096, "bf16", None, tmp_path / "check", source=check)
-    clang(arch, 4096, "bf16", None, tmp_path / "right")
+    clang(arch, 4096, "bf16", None, tmp_path / "right", kernel=kernel)
     codes = {code_of(tmp_path / "right")}
     for fault in range(1, 7):
-        clang(arch, 4096, "bf16", None, tmp_path / "spoilt", more=[f"-DFT_FAULT={fault}"])
+        clang(arch, 4096, "bf16", None, tmp_path / "spoilt", more=[f"-DFT_FAULT={fault}"], kernel=kernel)
         codes.add(code_of(tmp_path / "spoilt"))
     assert len(codes) == 7, "a fault changes nothing"
 
@@ -262,9 +288,10 @@ def test_clang_builds_what_looks_at_outputs_and_the_faults_to_be_found(arch, tmp
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_nvrtc_builds_what_a_config_says(nvrtc, dtype, n, tmp_path):
-    built = build("cuda", "sm_90", n, dtype, tmp_path)
-    check_metadata(built)
-    report(f"nvrtc-sm_90-{dtype}-{n}", built)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_nvrtc_builds_what_a_config_says(nvrtc, kernel, dtype, n, tmp_path):
+    built = build("cuda", "sm_90", n, dtype, tmp_path, kernel)
+    check_metadata(built, kernel)
+    report(f"nvrtc-{kernel}-sm_90-{dtype}-{n}", built)
     for b in built:
         assert b["target"] == "sm_90" and 0 < b["registers"] <= 65536 // b["config"]["BLOCK_THREADS"]

@@ -46,11 +46,11 @@ def options(problem):
     return ["--m", str(m), "--n", str(n), "--dtype", dtype, "--weight-dtype", weight, "--row-stride", str(stride)]
 
 
-def source():
+def source(kernel):
     top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     digest = hashlib.sha256()
-    for name in ("rows/rows.hip", "rows/gpu.c", "rmsnorm/rmsnorm.hip", "rmsnorm/space_gpu.c", "rmsnorm/gpu.c",
-                 "runner/gpu/gpu_check.hip"):
+    for name in ("rows/rows.hip", "rows/gpu.c", f"{kernel}/{kernel}.hip", f"{kernel}/reference.hip", f"{kernel}/space_gpu.c",
+                 f"{kernel}/gpu.c", "runner/gpu/gpu_check.hip"):
         with open(os.path.join(top, "kernels", name), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()[:16]
@@ -58,7 +58,7 @@ def source():
 
 def check(args, problem):
     path = os.path.join(args.code_dir, "correct.json")
-    command = [args.explore, "rmsnorm", *options(problem), "--verify-only", "--all", "--json", path,
+    command = [args.explore, args.kernel, *options(problem), "--verify-only", "--all", "--json", path,
                "--memory-cap", str(CAP), "--code-dir", args.code_dir]
     begin = time.time()
     try:
@@ -87,7 +87,7 @@ def sanitize(args):
     good, results, begin = True, {}, time.time()
     for name, problem in [("memcheck", p) for p in SANITIZED] + [("racecheck", SANITIZED[0]), ("synccheck", SANITIZED[1])]:
         command = [tool, "--tool", name, "--target-processes", "application-only", "--error-exitcode", "9", args.explore,
-                   "rmsnorm", *options(problem), "--verify-only", "--memory-cap", str(1 << 30), "--code-dir",
+                   args.kernel, *options(problem), "--verify-only", "--memory-cap", str(1 << 30), "--code-dir",
                    args.code_dir]
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=max(1.0, begin + 60 - time.time()))
@@ -107,11 +107,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--explore", required=True, help="the program")
     parser.add_argument("--code-dir", required=True)
+    parser.add_argument("--kernel", default="rmsnorm")
     parser.add_argument("--state", required=True, help="what is done already, and where it is written to")
     parser.add_argument("--seconds", type=float, default=150)
     args = parser.parse_args()
     os.makedirs(args.code_dir, exist_ok=True)
-    begin, of, state = time.time(), source(), {}
+    begin, of, state = time.time(), source(args.kernel), {}
     if os.path.exists(args.state):
         with open(args.state) as file:
             state = json.load(file)

@@ -95,6 +95,31 @@ def test_a_gpu_is_tuned_and_its_code_is_kept(gpu):
     assert kept == {path: path.stat().st_mtime_ns for path in (gpu.state / "code").iterdir()}, "code was built again"
 
 
+def test_another_kernel_is_built_verified_and_handed_out_as_well(gpu, tmp_path):
+    """Weight and bias: one tensor more in arguments, checks and launch. rmsnorm beside it stays what it is."""
+    words = ["layernorm", *harness.shape(m=64, n=1000, dtype="f16", weight_dtype="f32", row_stride=1008)[1:]]
+    tuned, = gpu.ctl("tune", *words).json
+    assert tuned["source"] == "tuned" and tuned["device"] == "cuda:0"
+    trials = by_status(gpu.ctl("trials", *words).json["trials"])
+    assert len(trials["ok"]) > 2 and not set(trials) - {"ok", "pruned", "same_code_as"}
+    out = tmp_path / "winner"
+    told = gpu.ctl("code", *words, "-o", out).json
+    assert told["kernel"] == "layernorm" and told["symbol"] == "flytune_layernorm" and told["config"] == tuned["config"]
+    assert "bias: pointer" in json.dumps(told) and out.read_bytes().startswith(b"\x7fELF")
+    assert gpu.tune(m=64, n=1000, dtype="f16")[0]["kernel"] == "rmsnorm"
+    assert gpu.ctl("lookup", *words).json["config"] == tuned["config"] and gpu.status()["answers"] == 2
+
+
+def test_another_kernel_that_is_wrong_never_wins(gpu, tmp_path):
+    (tmp_path / "pretend").write_text("wrong")
+    restart_runner(gpu)
+    words = ["layernorm", *harness.shape(m=3, n=2048)[1:]]
+    gpu.ctl("tune", *words)
+    wrong = by_status(gpu.ctl("trials", *words).json["trials"])["wrong"]
+    assert wrong and all(trial["config"]["BLOCK_THREADS"] == 256 and "row 2" in trial["reason"] for trial in wrong)
+    assert gpu.ctl("lookup", *words).json["config"]["BLOCK_THREADS"] != 256
+
+
 def test_a_limit_on_files_costs_the_kept_code_and_no_runner(gpu, tmp_path):
     (tmp_path / "limit").write_text("0")
     answer, = gpu.tune(**SHAPE)

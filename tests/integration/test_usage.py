@@ -24,7 +24,7 @@ CASES = [
     ("pause x", "'x'"), ("resume x", "'x'"), ("export", "export needs the name of a file"), ("export ''", "export needs"),
     ("export --foo", "no option --foo"), ("export a b", "'b' is one word too many"), ("import", "import needs the name"),
     ("import --dryrun FOLDER", "no option --dryrun; did you mean --dry-run?"),
-    ("lookup", "lookup needs a kernel, such as rmsnorm"), ("lookup --m 4", "lookup needs a kernel"),
+    ("lookup", "lookup needs a kernel, such as layernorm, rmsnorm"), ("lookup --m 4", "lookup needs a kernel"),
     ("lookup ''", "lookup needs a kernel"), ("lookup rmsnorm --m", "--m needs a value"),
     ("lookup rmsnorm --m --n 4096", "--m needs a value"), ("lookup rmsnorm --m ''", "--m has an empty value"),
     ("lookup rmsnorm --m 1,,2", "--m has an empty value"), ("lookup rmsnorm --m x", "--m is x; it must be an integer"),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/layernorm/layernorm.h"
 #include "tests/reference.h"
 
 struct type {
@@ -201,6 +202,59 @@ static void the_reference_is_the_formula_for_all_types_strides_and_parts(void **
 	free(arrays);
 }
 
+/* With rows far from 0 as well, where float64 must lose nothing either. */
+static void layernorms_reference_is_the_formula(void **state)
+{
+	enum { M = 3, N = 129, STRIDE = 131 };
+	static const double mean[M] = {0, 1000, -30000};
+	struct arrays *arrays = malloc(sizeof *arrays);
+	float bias[N];
+	uint16_t bits[N];
+
+	(void)state;
+	assert_non_null(arrays);
+	for (size_t j = 0; j < sizeof pairs / sizeof pairs[0]; j++) {
+		struct ft_rows problem = {
+		        .m = M, .n = N, .row_stride = STRIDE, .dtype = pairs[j][0], .weight = pairs[j][1]};
+		void *biases = problem.weight == FT_F32 ? (void *)bias : (void *)bits;
+		const void *data[] = {NULL, &arrays->x, &arrays->weight, biases};
+		struct ft_tensors tensors;
+		double out[M * N];
+		uint64_t seed = j;
+
+		fill(arrays, problem);
+		for (uint64_t i = 0; i < N; i++) {
+			ft_store(problem.weight, biases, i, drawn(&seed));
+			for (uint64_t row = 0; row < M; row++)
+				ft_store(problem.dtype, &arrays->x, row * STRIDE + i,
+				        mean[row] + drawn(&seed));
+		}
+		ft_rows_tensors(&layernorm_rows, &problem, &tensors);
+		ft_reference_rows(&layernorm_reference, &tensors, data, 0, M, out);
+		for (uint64_t row = 0; row < M; row++) {
+			long double sum = 0, squares = 0;
+
+			for (uint64_t i = 0; i < N; i++)
+				sum += ft_load(problem.dtype, &arrays->x, row * STRIDE + i);
+			sum /= N;
+			for (uint64_t i = 0; i < N; i++) {
+				long double left = ft_load(problem.dtype, &arrays->x, row * STRIDE + i) - sum;
+
+				squares += left * left;
+			}
+			for (uint64_t i = 0; i < N; i++) {
+				long double left = ft_load(problem.dtype, &arrays->x, row * STRIDE + i) - sum;
+				double want = (double)(left / sqrtl(squares / N + 1e-5L) *
+				                (long double)ft_load(problem.weight, &arrays->weight, i) +
+				        (long double)ft_load(problem.weight, biases, i));
+
+				assert_true(fabs(out[row * N + i] - want) <= 1e-10);
+			}
+		}
+	}
+	free(arrays);
+}
+
 static void the_rounded_reference_passes_its_own_comparison_in_place_too(void **state)
 {
 	struct arrays *arrays = malloc(sizeof *arrays);
@@ -382,6 +436,7 @@ int main(void)
 	        cmocka_unit_test(rounding_is_to_nearest_even_everywhere),
 	        cmocka_unit_test(the_ends_of_float64_narrow_to_zero_and_infinity),
 	        cmocka_unit_test(the_reference_is_the_formula_for_all_types_strides_and_parts),
+	        cmocka_unit_test(layernorms_reference_is_the_formula),
 	        cmocka_unit_test(the_rounded_reference_passes_its_own_comparison_in_place_too),
 	        cmocka_unit_test(bounds_are_half_a_step_at_one),
 	        cmocka_unit_test(subnormal_results_are_held_to_half_their_step),

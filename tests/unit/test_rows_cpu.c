@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/compare.h"
+#include "kernels/layernorm/layernorm.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rows/launch_cpu.h"
 
@@ -13,12 +14,12 @@ enum { GUARD = 256, POISON = 0xff, THREADS = 3 };
 
 static struct ft_pool *pool;
 
-extern const struct ft_kernel_cpu ft_kernel_cpu_rmsnorm;
+extern const struct ft_kernel_cpu ft_kernel_cpu_rmsnorm, ft_kernel_cpu_layernorm;
 
 static const struct kernel {
 	const struct ft_kernel_cpu *code;
 	const struct ft_rows_kernel *rows;
-} kernels[] = {{&ft_kernel_cpu_rmsnorm, &rmsnorm_rows}};
+} kernels[] = {{&ft_kernel_cpu_rmsnorm, &rmsnorm_rows}, {&ft_kernel_cpu_layernorm, &layernorm_rows}};
 enum { KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
 
 /* Of the kernel that is tested. */
@@ -243,6 +244,41 @@ static void a_row_of_a_million_elements_is_as_exact_as_a_short_one(void **state)
 	}
 }
 
+/* All alike, or alike but for a little: where a mean of squares less the square of a mean has nothing left. */
+static void rows_far_from_0_beside_their_spread_are_right(void **state)
+{
+	enum { ROWS = 6 };
+	static const double mean[ROWS] = {1000, -1000, 3, 20000, -30000, 0.1};
+	static const double spread[ROWS] = {0, 0, 0, 2, 50, 0};
+	static const size_t lengths[] = {1, 40, 4096, 10000};
+	(void)state;
+	for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
+		for (size_t t = 0; t < TYPES; t++) {
+			struct ft_rows problem = {.m = ROWS,
+			        .n = lengths[l],
+			        .row_stride = lengths[l],
+			        .dtype = types[t].dtype,
+			        .weight = types[t].weight};
+			struct arrays arrays = arrays_new(&problem, 0);
+			for (size_t row = 0; row < ROWS; row++)
+				for (size_t i = 0; i < problem.n; i++)
+					ft_store(problem.dtype, arrays.in, row * problem.n + i,
+					        mean[row] +
+					                spread[row] * ((double)(mix(i) % 1000) / 500 - 1));
+			for (size_t s = 0; s < set_count; s++) {
+				for (int64_t split = 0; split < 2; split++) {
+					struct ft_config config =
+					        config_of((const int64_t[]){0, 1, 8, 0, 0, split});
+					poison(&arrays);
+					run(&arrays, sets[s], &config, arrays.out);
+					check(&arrays, sets[s], &config);
+				}
+			}
+			arrays_free(&arrays, 0);
+		}
+	}
+}
+
 static void in_place_gives_the_same_bits(void **state)
 {
 	(void)state;
@@ -423,6 +459,7 @@ int main(void)
 	        cmocka_unit_test(every_length_alignment_and_type_is_right_on_one_thread),
 	        cmocka_unit_test(every_way_to_share_work_among_threads_is_right),
 	        cmocka_unit_test(a_row_of_a_million_elements_is_as_exact_as_a_short_one),
+	        cmocka_unit_test(rows_far_from_0_beside_their_spread_are_right),
 	        cmocka_unit_test(in_place_gives_the_same_bits),
 	        cmocka_unit_test(a_nan_in_a_row_or_an_f32_weight_stays_one),
 	        cmocka_unit_test(a_config_is_clipped_to_what_has_an_effect),

@@ -10,9 +10,20 @@
 #include <cmocka.h>
 
 #include "kernels/host.h"
+#include "kernels/layernorm/layernorm.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 
-static const struct ft_kernel *const kernel = &ft_kernel_rmsnorm;
+static const struct kernel {
+	const struct ft_kernel *kernel;
+	const struct ft_rows_kernel *rows;
+	uint32_t least; /* configs of any problem, on any device */
+} kernels[] = {{&ft_kernel_rmsnorm, &rmsnorm_rows, 12}, {&ft_kernel_layernorm, &layernorm_rows, 6}};
+enum { KERNELS = sizeof kernels / sizeof *kernels };
+
+/* The one that is tested. */
+static const struct ft_kernel *kernel;
+static const struct ft_rows_kernel *rows;
+static uint32_t least;
 
 /* 0 in a field leaves it out; so does NULL. */
 static struct ft_problem given(
@@ -139,14 +150,14 @@ static void relations_hold_whatever_schema_let_a_problem_pass(void **state)
 	}
 }
 
-static void bytes_count_input_output_and_weight_once(void **state)
+static void bytes_count_input_output_and_weights_once(void **state)
 {
 	struct ft_problem problem = whole_of(3, 10, "f32", NULL, 16);
 
 	(void)state;
-	assert_int_equal(kernel->bytes(&problem), 2 * 3 * 10 * 4 + 10 * 4);
+	assert_int_equal(kernel->bytes(&problem), 2 * 3 * 10 * 4 + rows->weights * 10 * 4);
 	problem = whole_of(3, 10, "bf16", "f32", 0);
-	assert_int_equal(kernel->bytes(&problem), 2 * 3 * 10 * 2 + 10 * 4);
+	assert_int_equal(kernel->bytes(&problem), 2 * 3 * 10 * 2 + rows->weights * 10 * 4);
 }
 
 static void unpacking_gives_every_field_its_place(void **state)
@@ -165,6 +176,25 @@ static void unpacking_gives_every_field_its_place(void **state)
 	assert_int_equal(unpacked.dtype, FT_BF16);
 	assert_int_equal(unpacked.weight, FT_BF16);
 	assert_int_equal(unpacked.row_stride, 10);
+}
+
+static void tensors_are_output_input_and_weights(void **state)
+{
+	struct ft_problem problem = whole_of(3, 10, "bf16", "f32", 16);
+	struct ft_tensors tensors;
+
+	(void)state;
+	kernel->tensors(&problem, &tensors);
+	assert_int_equal(tensors.count, FT_ROWS_WEIGHT + rows->weights);
+	assert_int_equal(tensors.tensor[FT_ROWS_OUTPUT].role, FT_OUTPUT);
+	assert_int_equal(tensors.tensor[FT_ROWS_INPUT].role, FT_INPUT_ROWS);
+	assert_true(tensors.tensor[FT_ROWS_OUTPUT].relative == ft_dtype_error(FT_BF16));
+	for (uint32_t i = FT_ROWS_WEIGHT; i < tensors.count; i++) {
+		assert_int_equal(tensors.tensor[i].role, FT_INPUT_SHARED);
+		assert_int_equal(tensors.tensor[i].type, FT_F32);
+		assert_int_equal(tensors.tensor[i].length, 10);
+		assert_string_not_equal(tensors.tensor[i].name, "");
+	}
 }
 
 /* ---- spaces ---- */
@@ -240,7 +270,7 @@ static void check_members(
 	const struct ft_schema *schema = kernel->schema(traits->kind);
 	uint64_t rank[FT_SPACE_MAX];
 
-	assert_true(space->count >= 12);
+	assert_true(space->count >= least);
 	for (uint32_t i = 0; i < space->count; i++) {
 		struct ft_error error = {.code = ""};
 
@@ -338,7 +368,7 @@ static void usual_problems_have_twelve_configs_to_try(void **state)
 	}
 }
 
-static void the_gpu_space_has_the_twelve_of_the_first_tuner(void **state)
+static void rmsnorms_gpu_space_has_the_twelve_of_the_first_tuner(void **state)
 {
 	static const int64_t threads[] = {128, 256, 512, 1024};
 	struct ft_problem problem = whole_of(4096, 8192, "bf16", NULL, 0);
@@ -366,7 +396,7 @@ static void the_gpu_space_has_the_twelve_of_the_first_tuner(void **state)
 }
 
 /* What an H200 showed, for the shapes where the rule for the default takes another turn. */
-static void the_default_on_nvidia_follows_what_was_measured(void **state)
+static void rmsnorms_default_on_nvidia_follows_what_was_measured(void **state)
 {
 	static const struct {
 		int64_t m, n, threads, waves, hint, weight;
@@ -421,23 +451,89 @@ static void configs_outside_the_space_are_refused_by_knob(void **state)
 	assert_string_equal(error.field, "BLOCK_THREADS");
 }
 
-int main(void)
+/* A member of the space that does nothing, or nothing else than another, would cost a build each time. */
+static void layernorms_gpu_configs_are_each_of_their_own(void **state)
+{
+	struct ft_problem problem = whole_of(4096, 8192, "bf16", NULL, 0);
+	struct ft_traits hip;
+	struct ft_config config;
+	struct ft_error error = {.code = ""};
+
+	(void)state;
+	ft_traits_guess("hip", &hip);
+	kernel->default_config(&problem, &hip, &config);
+	ft_config_set(&config, "PASSES", 2, NULL);
+	ft_config_set(&config, "WEIGHT", 1, NULL);
+	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
+	assert_string_equal(error.field, "WEIGHT");
+	ft_config_set(&config, "WEIGHT", 0, NULL);
+	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), 0);
+	/* 1,024 vectors on 32 threads are 32 each: more than registers hold. */
+	ft_config_set(&config, "ROW_THREADS", 32, NULL);
+	ft_config_set(&config, "PASSES", 1, NULL);
+	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
+	assert_string_equal(error.field, "PASSES");
+}
+
+/* Of rows that fit into registers nobody loads them twice; of those that do not, the default does. */
+static void layernorms_default_reads_only_long_rows_twice(void **state)
+{
+	static const char *const kinds[] = {"hip", "cuda"};
+	struct ft_traits traits;
+	struct ft_config config;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		ft_traits_guess(kinds[i], &traits);
+		for (int64_t n = 64; n <= 1048576; n *= 4) {
+			struct ft_problem problem = whole_of(512, n, "f32", NULL, 0);
+
+			kernel->default_config(&problem, &traits, &config);
+			assert_int_equal(ft_config_find(&config, "PASSES")->value == 2, n > 16384);
+		}
+	}
+}
+
+static int of_each(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(bad_problems_name_field_and_bound),
 	        cmocka_unit_test(a_problem_over_2_46_bytes_names_the_most_rows),
 	        cmocka_unit_test(relations_hold_whatever_schema_let_a_problem_pass),
-	        cmocka_unit_test(bytes_count_input_output_and_weight_once),
-	        cmocka_unit_test(unpacking_gives_every_field_its_place),
+	        cmocka_unit_test(bytes_count_input_output_and_weights_once),
+	        cmocka_unit_test(tensors_are_output_input_and_weights),
 	        cmocka_unit_test(every_member_passes_the_check_and_none_comes_twice),
 	        cmocka_unit_test(the_default_is_a_member_and_never_pruned),
 	        cmocka_unit_test(a_space_is_the_same_each_time),
 	        cmocka_unit_test(what_uses_less_of_the_machine_comes_first),
 	        cmocka_unit_test(usual_problems_have_twelve_configs_to_try),
-	        cmocka_unit_test(the_gpu_space_has_the_twelve_of_the_first_tuner),
-	        cmocka_unit_test(the_default_on_nvidia_follows_what_was_measured),
 	        cmocka_unit_test(configs_outside_the_space_are_refused_by_knob),
 	};
 
-	return cmocka_run_group_tests_name("rmsnorm", tests, NULL, NULL);
+	return cmocka_run_group_tests_name(kernel->name, tests, NULL, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest of_rmsnorm[] = {
+	        cmocka_unit_test(unpacking_gives_every_field_its_place),
+	        cmocka_unit_test(rmsnorms_gpu_space_has_the_twelve_of_the_first_tuner),
+	        cmocka_unit_test(rmsnorms_default_on_nvidia_follows_what_was_measured),
+	};
+	const struct CMUnitTest of_layernorm[] = {
+	        cmocka_unit_test(layernorms_gpu_configs_are_each_of_their_own),
+	        cmocka_unit_test(layernorms_default_reads_only_long_rows_twice),
+	};
+	int failed = 0;
+
+	for (size_t i = 0; i < KERNELS; i++) {
+		kernel = kernels[i].kernel;
+		rows = kernels[i].rows;
+		least = kernels[i].least;
+		failed += of_each();
+		failed += kernel == &ft_kernel_rmsnorm
+		        ? cmocka_run_group_tests_name("rmsnorm alone", of_rmsnorm, NULL, NULL)
+		        : cmocka_run_group_tests_name("layernorm alone", of_layernorm, NULL, NULL);
+	}
+	return failed;
 }
