@@ -39,7 +39,8 @@ CASES = [
     ("tune --model", "--model needs the name of a file"), ("tune --model --m 4", "--model needs the name of a file"),
     ("tune --model FOLDER", "cannot read FOLDER: Is a directory"),
     ("tune --model FOLDER/none", "cannot read FOLDER/none: No such file or directory"),
-    ("tune --model GPT2", "it is of family layer norms: its norms are LayerNorms"),
+    ("tune --model COHERE", "it is of family layer norms without a bias: its norms are LayerNorms"),
+    ("tune --model GPT2", "it does not say its dtype: say --dtype"),
     ("tune --model LLAMA --n 4096", "--n comes from the model's file"),
     ("tune --model LLAMA --m 4x", "--m is 4x; it must be at most 256 numbers of tokens"),
     ("tune --model LLAMA --colour 1", "rmsnorm no such field"), ("tune --model LLAMA rmsnorm", "'rmsnorm' is one word too many"),
@@ -50,6 +51,7 @@ CASES = [
 
 MODELS = {
     "GPT2": {"model_type": "gpt2", "n_embd": 768, "layer_norm_epsilon": 1e-5},
+    "COHERE": {"model_type": "cohere", "hidden_size": 8192, "layer_norm_eps": 1e-5, "torch_dtype": "float16"},
     "LLAMA": {"model_type": "llama", "hidden_size": 4096, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"},
     "WIDE": {"model_type": "llama", "hidden_size": 2000000, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"},
 }

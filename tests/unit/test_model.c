@@ -168,13 +168,23 @@ static const struct published published[] = {
                 "", 1, {{2880, 1, 0}}},
 };
 
-static void published_models_get_the_norms_that_they_use(void **state)
+static const struct published with_layernorms[] = {
+        {"GPT-2", "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"layer_norm_epsilon\": 1e-05}", "", 1,
+                {{768, 1, 0}}},
+        {"Falcon 7B",
+                "{\"model_type\": \"falcon\", \"hidden_size\": 4544, \"layer_norm_epsilon\": 1e-05, "
+                "\"torch_dtype\": \"bfloat16\"}",
+                "bf16", 1, {{4544, 1, 0}}},
+        {"OPT 1.3B", "{\"model_type\": \"opt\", \"hidden_size\": 2048, \"torch_dtype\": \"float16\"}", "f16",
+                1, {{2048, 1, 0}}},
+};
+
+static void check_published(const struct published *list, size_t count, const char *kernel)
 {
 	struct families families = shipped();
 
-	(void)state;
-	for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
-		const struct published *expected = &published[i];
+	for (size_t i = 0; i < count; i++) {
+		const struct published *expected = &list[i];
 		struct model model;
 		char problem[FILE_PROBLEM_SIZE] = "";
 
@@ -186,7 +196,7 @@ static void published_models_get_the_norms_that_they_use(void **state)
 		for (size_t k = 0; k < model.count; k++) {
 			const struct model_norm *norm = &model.norm[k];
 
-			assert_string_equal(norm->kernel, "rmsnorm");
+			assert_string_equal(norm->kernel, kernel);
 			assert_string_equal(values_of(norm, "--dtype"),
 			        expected->dtype[0] == '\0' ? "f32" : expected->dtype);
 			if (number_of(norm, "--n") != expected->norm[k][0] ||
@@ -199,6 +209,13 @@ static void published_models_get_the_norms_that_they_use(void **state)
 		model_free(&model);
 	}
 	families_free(&families);
+}
+
+static void published_models_get_the_norms_that_they_use(void **state)
+{
+	(void)state;
+	check_published(published, sizeof published / sizeof *published, "rmsnorm");
+	check_published(with_layernorms, sizeof with_layernorms / sizeof *with_layernorms, "layernorm");
 }
 
 static void rows_follow_the_tokens(void **state)
@@ -229,8 +246,10 @@ static void what_is_no_such_file_is_refused_by_name(void **state)
 	        {"[1]", "no JSON object"},
 	        {"{\"a\": 1, \"a\": 2}", "no JSON"},
 	        {"{}", "no family of the model table"},
-	        {"{\"model_type\": \"gpt2\", \"n_embd\": 768}", "model_type, 'gpt2'"},
-	        {"{\"hidden_size\": 768, \"layer_norm_eps\": 1e-5}", "its norms are LayerNorms"},
+	        {"{\"model_type\": \"resnet\", \"n_embd\": 768}", "model_type, 'resnet'"},
+	        {"{\"model_type\": \"cohere2\", \"hidden_size\": 768, \"layer_norm_eps\": 1e-5}",
+	                "its norms are LayerNorms without a bias"},
+	        {"{\"model_type\": \"mpt\", \"d_model\": 4096, \"no_bias\": true}", "without a bias"},
 	        {"{\"rms_norm_eps\": 1e-5}", "it has no hidden_size, of which"},
 	        {"{\"hidden_size\": 0, \"rms_norm_eps\": 1e-5}",
 	                "n of its hidden norm, hidden_size, is 0; it must be 1 or more"},
