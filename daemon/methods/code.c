@@ -1,73 +1,30 @@
 #include "daemon/methods/code.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "daemon/answers/lookup.h"
+#include "kernels/code_file.h"
 
-/* Reads a whole file of kept code and checks it; the caller frees *data. The object begins at `object`. */
-static int read_code(const char *path, const char *device, uint8_t **data, struct ft_view *about,
-        struct ft_view *object, struct ft_error *error)
+static int read_code(const char *path, const char *device, struct ft_code_file *file, struct ft_error *error)
 {
-	const size_t magic = sizeof FT_CODE_MAGIC - 1;
-	struct ft_code_about known;
-	struct ft_cursor cursor;
-	XXH128_canonical_t canonical;
-	char sum[FT_HASH_SIZE];
-	struct stat facts;
-	uint8_t *whole = NULL;
-	size_t size, at = 0;
-	int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-
-	if (descriptor < 0 && strncmp(device, "cpu:", 4) == 0)
-		return ft_fail(error, FT_E_UNAVAILABLE,
-		        "%s has no code to hand out: its kernels are part of the runner's program", device);
-	if (descriptor < 0)
+	switch (ft_code_file_read(path, file)) {
+	case FT_CODE_ABSENT:
+		if (strncmp(device, "cpu:", 4) == 0)
+			return ft_fail(error, FT_E_UNAVAILABLE,
+			        "%s has no code to hand out: its kernels are part of the runner's program",
+			        device);
 		return ft_fail(error, FT_E_UNAVAILABLE, "its code is not kept: tune it again, with force");
-	if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) ||
-	        facts.st_size > FT_CODE_BYTES_MAX + 4096 || facts.st_size <= (off_t)magic)
-		goto damaged;
-	size = (size_t)facts.st_size;
-	whole = malloc(size);
-	if (whole == NULL) {
-		(void)close(descriptor);
+	case FT_CODE_DAMAGED:
+		return ft_fail(error, FT_E_STORE,
+		        "its code is kept in %.200s, which is damaged: tune it again, with force", path);
+	case FT_CODE_NO_MEMORY:
 		return ft_fail(error, FT_E_MEMORY, "no memory for a code object");
+	case FT_CODE_WHOLE:
+		break;
 	}
-	while (at < size) {
-		ssize_t got = read(descriptor, whole + at, size - at);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			goto damaged;
-		at += (size_t)got;
-	}
-	cursor = ft_cursor_of(whole + magic, size - magic);
-	if (memcmp(whole, FT_CODE_MAGIC, magic) != 0 || !ft_read_view(&cursor, about) ||
-	        ft_decode(&ft_code_about_message, *about, &known, NULL) != 0)
-		goto damaged;
-	*object = (struct ft_view){cursor.at, (size_t)(cursor.end - cursor.at)};
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits(object->data, object->length));
-	for (size_t i = 0; i < sizeof(canonical.digest); i++)
-		(void)snprintf(sum + 2 * i, 3, "%02x", canonical.digest[i]);
-	if (object->length == 0 || known.size != object->length || strcmp(sum, known.checksum) != 0)
-		goto damaged;
-	(void)close(descriptor);
-	*data = whole;
 	return 0;
-damaged:
-	free(whole);
-	(void)close(descriptor);
-	return ft_fail(error, FT_E_STORE,
-	        "its code is kept in %.200s, which is damaged: tune it again, with force", path);
 }
 
 /* The winner's code, as its sweep kept it. */
@@ -76,6 +33,7 @@ static int find_code(struct context *context, const struct ft_code_request *requ
 {
 	struct target target;
 	struct trials *trials = NULL;
+	struct ft_code_file file;
 	char path[512];
 	int status = -1;
 
@@ -104,7 +62,12 @@ static int find_code(struct context *context, const struct ft_code_request *requ
 		goto out;
 	}
 	(void)snprintf(path, sizeof(path), "%s/code/%s.code", context->options->state_dir, winner->code);
-	status = read_code(path, reply->device, data, &reply->about, &reply->object, error);
+	status = read_code(path, reply->device, &file, error);
+	if (status == 0) {
+		reply->about = file.about;
+		reply->object = file.object;
+		*data = file.data;
+	}
 out:
 	trials_free(trials);
 	return status;

@@ -5,9 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "kernels/code_file.h"
 #include "kernels/isa.h"
 #include "kernels/runner/cpu/internal.h"
 
@@ -98,14 +96,11 @@ static void cpu_source(struct ft_backend *backend, const char *kernel, char hash
 static void hash_plan(const struct cpu *cpu, size_t index, char code[FT_HASH_SIZE])
 {
 	char words[256], text[sizeof(words) + FT_HASH_SIZE + 32];
-	XXH128_canonical_t canonical;
 	enum ft_isa isa[FT_ISAS];
 	ft_isa_usable(isa);
 	cpu->code->describe(cpu->plan + index * cpu->code->plan_size, words, sizeof(words));
 	snprintf(text, sizeof(text), "%s %s %s", cpu->code->source, ft_isa_name(isa[0]), words);
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits(text, strlen(text)));
-	for (size_t i = 0; i < sizeof(canonical.digest); i++)
-		snprintf(code + 2 * i, 3, "%02x", canonical.digest[i]);
+	ft_hash_text(text, strlen(text), code);
 }
 
 static int cpu_build_start(struct ft_backend *backend, size_t index, struct ft_error *error)

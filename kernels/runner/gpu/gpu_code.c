@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "kernels/code_file.h"
 #include "kernels/runner/gpu/pipe_io.h"
 
 enum {
@@ -266,98 +266,48 @@ int gpu_code_inspect(struct gpu_code *code, const char *symbol, const char *log,
 
 /* ---- keeping ---- */
 
-static uint8_t *read_file(const char *path, size_t *size)
-{
-	struct stat about;
-	uint8_t *data = NULL;
-	int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (descriptor < 0)
-		return NULL;
-	if (fstat(descriptor, &about) < 0 || about.st_size <= 0 ||
-	        about.st_size > FT_CODE_BYTES_MAX + HEADER_MAX)
-		goto done;
-	data = malloc((size_t)about.st_size + 1);
-	for (size_t at = 0; data && at < (size_t)about.st_size;) {
-		ssize_t got = read(descriptor, data + at, (size_t)about.st_size - at);
-
-		if (got <= 0) {
-			free(data);
-			data = NULL;
-			break;
-		}
-		at += (size_t)got;
-	}
-	if (data) {
-		data[about.st_size] = '\0';
-		*size = (size_t)about.st_size;
-	}
-done:
-	close(descriptor);
-	return data;
-}
-
-static void checksum(const uint8_t *data, size_t size, char text[FT_HASH_SIZE])
-{
-	XXH128_canonical_t canonical;
-
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
-	for (size_t i = 0; i < sizeof canonical.digest; i++)
-		snprintf(text + 2 * i, 3, "%02x", canonical.digest[i]);
-}
-
 int gpu_code_load(const char *folder, const char *key, struct gpu_code *code)
 {
-	char path[512], sum[FT_HASH_SIZE];
-	struct ft_code_about about;
+	char path[512], hash[FT_HASH_SIZE] = "";
+	struct ft_code_file file;
 	struct ft_code_step step;
-	struct ft_view header, first_step;
+	struct ft_cursor cursor;
+	struct ft_view first;
 	uint32_t steps;
-	size_t size = 0, first;
-	uint8_t *data;
+	int descriptor;
 
 	memset(code, 0, sizeof *code);
 	snprintf(path, sizeof path, "%s/%s.key", folder, key);
-	data = read_file(path, &size);
-	if (!data)
+	descriptor = open(path, O_RDONLY | O_CLOEXEC);
+	if (descriptor < 0)
 		return 0;
-	snprintf(path, sizeof path, "%s/%.32s.code", folder, (const char *)data);
-	free(data);
-	data = read_file(path, &size);
-	if (!data)
+	if (pipe_read_all(descriptor, hash, sizeof hash - 1) < 0)
+		hash[0] = '\0';
+	close(descriptor);
+	snprintf(path, sizeof path, "%s/%s.code", folder, hash);
+	if (hash[0] == '\0' || ft_code_file_read(path, &file) != FT_CODE_WHOLE)
 		return 0;
-	if (size < MAGIC_LENGTH || memcmp(data, FT_CODE_MAGIC, MAGIC_LENGTH) != 0)
-		goto damaged;
-	struct ft_cursor cursor = ft_cursor_of(data + MAGIC_LENGTH, size - MAGIC_LENGTH);
-
-	if (!ft_read_view(&cursor, &header) || ft_decode(&ft_code_about_message, header, &about, NULL) < 0)
-		goto damaged;
-	cursor = ft_cursor_of(about.steps.data, about.steps.length);
-	if (!ft_read_array(&cursor, &steps) || !ft_read_view(&cursor, &first_step) ||
-	        ft_decode(&ft_code_step_message, first_step, &step, NULL) < 0)
-		goto damaged;
-	first = MAGIC_LENGTH + header.length;
-	checksum(data + first, size - first, sum);
-	if (about.size != size - first || strcmp(sum, about.checksum) != 0)
-		goto damaged;
-	memcpy(code->hash, about.hash, sizeof code->hash);
+	cursor = ft_cursor_of(file.known.steps.data, file.known.steps.length);
+	if (!ft_read_array(&cursor, &steps) || !ft_read_view(&cursor, &first) ||
+	        ft_decode(&ft_code_step_message, first, &step, NULL) < 0) {
+		free(file.data);
+		return 0;
+	}
+	memcpy(code->hash, file.known.hash, sizeof code->hash);
 	memcpy(code->symbol, step.symbol, sizeof code->symbol);
-	memcpy(code->target, about.target, sizeof code->target);
-	code->max_threads = about.max_threads;
-	code->registers = about.registers;
-	code->spills = about.spills;
-	code->shared = about.shared;
-	code->local = about.local;
-	code->wave = about.wave;
-	code->version = about.version;
-	code->build_ns = about.build_ns;
-	memmove(data, data + first, size - first);
-	code->data = data;
-	code->size = size - first;
+	memcpy(code->target, file.known.target, sizeof code->target);
+	code->max_threads = file.known.max_threads;
+	code->registers = file.known.registers;
+	code->spills = file.known.spills;
+	code->shared = file.known.shared;
+	code->local = file.known.local;
+	code->wave = file.known.wave;
+	code->version = file.known.version;
+	code->build_ns = file.known.build_ns;
+	code->size = file.object.length;
+	memmove(file.data, file.object.data, code->size);
+	code->data = file.data;
 	return 1;
-damaged:
-	free(data);
-	return 0;
 }
 
 /* Whole under its name, or not there: two runners may write the same at once. */
@@ -417,7 +367,7 @@ int gpu_code_keep(const char *folder, const char *key, const struct gpu_code *co
 	about.version = code->version;
 	about.build_ns = code->build_ns;
 	about.size = code->size;
-	checksum(code->data, code->size, about.checksum);
+	ft_hash_text(code->data, code->size, about.checksum);
 	memcpy(header, FT_CODE_MAGIC, MAGIC_LENGTH);
 	ft_writer_init_fixed(&writer, header + MAGIC_LENGTH, sizeof header - MAGIC_LENGTH);
 	ft_encode(&writer, &ft_code_about_message, &about);
