@@ -22,12 +22,17 @@ struct ctl {
 	const char *generation; /* as given; NULL: the environment's */
 };
 
-/* One command. `run` gets the words after the command's name. */
+struct problems;
+
+/* One command. `run` gets the words after the command's name; `run_on`, in its place, what KERNEL, fields and --device come to:
+ * one problem, unless fields take lists. */
 struct command {
 	const char *name;
 	const char *words; /* what follows the name, for the usage line */
 	const char *help;  /* one line */
 	enum ctl_exit (*run)(struct ctl *ctl, int count, char **words);
+	enum ctl_exit (*run_on)(struct ctl *ctl, const struct problems *problems, const char *device);
+	bool takes_lists;
 	void (*explain)(void); /* more of --help; NULL: nothing */
 	const char *options;   /* its own, without dashes, parted by blanks; NULL: none */
 	bool is_stream;        /* with --json it prints an object a line */

@@ -170,6 +170,21 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+static enum ctl_exit run_on(const struct command *command, int count, char **words)
+{
+	const char *device = NULL;
+	struct own_options own = {.device = &device};
+	struct problems problems;
+	enum ctl_exit status =
+	        problems_read(&ctl, command, count, words, &own, command->takes_lists, &problems);
+
+	if (status != CTL_DONE)
+		return status;
+	status = command->run_on(&ctl, &problems, device);
+	problems_free(&problems);
+	return status;
+}
+
 static enum ctl_exit run(const struct command *command, int count, char **words)
 {
 	struct flytune_options options;
@@ -183,7 +198,7 @@ static enum ctl_exit run(const struct command *command, int count, char **words)
 	ctl.client = flytune_open(&options, &error);
 	if (ctl.client == NULL)
 		return ctl_fail(&ctl, &error);
-	status = command->run(&ctl, count, words);
+	status = command->run != NULL ? command->run(&ctl, count, words) : run_on(command, count, words);
 	flytune_close(ctl.client);
 	return status;
 }

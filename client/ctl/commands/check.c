@@ -47,8 +47,9 @@ static void print_text(
 		        format_time(answer->time_ns * 1000, time));
 }
 
-static enum ctl_exit check(struct ctl *ctl, const flytune_problem *problem, const char *device)
+static enum ctl_exit check(struct ctl *ctl, const struct problems *problems, const char *device)
 {
+	const flytune_problem *problem = problems->problem[0];
 	struct flytune_tune_options options;
 	struct flytune_answer answer;
 	struct flytune_error error;
@@ -69,20 +70,6 @@ static enum ctl_exit check(struct ctl *ctl, const flytune_problem *problem, cons
 	return job.state == FLYTUNE_STATE_DONE ? CTL_DONE : CTL_JOB_FAILED;
 }
 
-static enum ctl_exit run(struct ctl *ctl, int count, char **words)
-{
-	const char *device = NULL;
-	struct own_options own = {.device = &device};
-	struct problems problems;
-	enum ctl_exit status = problems_read(ctl, &command_check, count, words, &own, false, &problems);
-
-	if (status != CTL_DONE)
-		return status;
-	status = check(ctl, problems.problem[0], device);
-	problems_free(&problems);
-	return status;
-}
-
 static void explain(void)
 {
 	puts("The winner is timed beside the default alone, which takes a moment. If it no longer beats it, "
@@ -96,7 +83,7 @@ const struct command command_check = {
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "Time a winner beside the default, and sweep again if it no longer holds",
         .options = "device",
-        .run = run,
+        .run_on = check,
         .explain = explain,
         .takes_kernel = true,
 };

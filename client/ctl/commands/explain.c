@@ -439,23 +439,16 @@ static void print_json(const struct story *story)
 	document_print(&json);
 }
 
-static enum ctl_exit run(struct ctl *ctl, int count, char **words)
+static enum ctl_exit explain_problem(struct ctl *ctl, const struct problems *problems, const char *device)
 {
-	const char *device = NULL;
-	struct own_options own = {.device = &device};
-	struct problems problems;
 	struct story story;
 	flytune_trial_list *list;
 	struct flytune_error error;
-	enum ctl_exit status = problems_read(ctl, &command_explain, count, words, &own, false, &problems);
+	enum ctl_exit status = CTL_DONE;
 
-	if (status != CTL_DONE)
-		return status;
-	if (flytune_trials(ctl->client, problems.problem[0], device, &list, &error) != FLYTUNE_OK) {
-		problems_free(&problems);
+	if (flytune_trials(ctl->client, problems->problem[0], device, &list, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
-	}
-	if (!story_begin(&story, problems.problem[0], list))
+	if (!story_begin(&story, problems->problem[0], list))
 		status = ctl_short();
 	else if (story.count > 0 || ctl->json)
 		status = find_pin(&story, ctl);
@@ -467,7 +460,6 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 		print_story(&story);
 	free(story.trial);
 	flytune_trial_list_free(list);
-	problems_free(&problems);
 	return status;
 }
 
@@ -484,7 +476,7 @@ const struct command command_explain = {
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "Say in plain words why the winner of a problem won",
         .options = "device",
-        .run = run,
+        .run_on = explain_problem,
         .explain = explain,
         .takes_kernel = true,
 };

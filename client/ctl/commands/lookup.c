@@ -156,20 +156,6 @@ static enum ctl_exit look_up(struct ctl *ctl, const struct problems *problems, c
 	return status;
 }
 
-static enum ctl_exit run(struct ctl *ctl, int count, char **words)
-{
-	const char *device = NULL;
-	struct own_options own = {.device = &device};
-	struct problems problems;
-	enum ctl_exit status = problems_read(ctl, &command_lookup, count, words, &own, true, &problems);
-
-	if (status != CTL_DONE)
-		return status;
-	status = look_up(ctl, &problems, device);
-	problems_free(&problems);
-	return status;
-}
-
 static void explain(void)
 {
 	puts("Never waits for a search. While the daemon is away it shows the default, and exits 3.\n"
@@ -184,7 +170,8 @@ const struct command command_lookup = {
         .words = "KERNEL --FIELD VALUE[,VALUE]... [--device ID]",
         .help = "Show the best configuration known for a problem, or for each of a list",
         .options = "device",
-        .run = run,
+        .run_on = look_up,
+        .takes_lists = true,
         .explain = explain,
         .takes_kernel = true,
 };

@@ -167,29 +167,21 @@ static enum ctl_exit print_table(const flytune_problem *problem, const flytune_t
 	return CTL_DONE;
 }
 
-static enum ctl_exit run(struct ctl *ctl, int count, char **words)
+static enum ctl_exit list_trials(struct ctl *ctl, const struct problems *problems, const char *device)
 {
-	const char *device = NULL;
-	struct own_options own = {.device = &device};
-	struct problems problems;
 	flytune_trial_list *list;
 	struct flytune_error error;
-	enum ctl_exit status = problems_read(ctl, &command_trials, count, words, &own, false, &problems);
+	enum ctl_exit status = CTL_DONE;
 
-	if (status != CTL_DONE)
-		return status;
-	if (flytune_trials(ctl->client, problems.problem[0], device, &list, &error) != FLYTUNE_OK) {
-		problems_free(&problems);
+	if (flytune_trials(ctl->client, problems->problem[0], device, &list, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
-	}
 	if (ctl->json)
-		print_json(problems.problem[0], list);
+		print_json(problems->problem[0], list);
 	else if (flytune_trial_list_count(list) == 0)
 		puts("no trial: the problem has not been tuned");
 	else
-		status = print_table(problems.problem[0], list);
+		status = print_table(problems->problem[0], list);
 	flytune_trial_list_free(list);
-	problems_free(&problems);
 	return status;
 }
 
@@ -204,7 +196,7 @@ const struct command command_trials = {
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "List what is known of every configuration of a problem",
         .options = "device",
-        .run = run,
+        .run_on = list_trials,
         .explain = explain,
         .takes_kernel = true,
 };
