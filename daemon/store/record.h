@@ -108,6 +108,12 @@ struct record_history {
 void record_write_history(struct ft_writer *writer, const struct record_history *history);
 bool record_read_history(struct ft_view body, struct record_history *history);
 
+/* Parts of values that more than one record has. */
+bool record_read_problem(struct ft_cursor *cursor, struct ft_problem *problem);
+void record_write_knob(struct ft_writer *writer, const struct ft_knob_value *knob);
+bool record_read_knob(struct ft_cursor *cursor, struct ft_knob_value *knob);
+bool record_read_u32(struct ft_cursor *cursor, uint32_t *value);
+
 /* NULL when out of memory (then *sound stays true) or when the body makes no sense. */
 void record_write_trials(struct ft_writer *writer, const struct trials *trials);
 struct trials *record_read_trials(struct ft_view body, bool *sound);
