@@ -20,7 +20,7 @@ KERNEL = "rmsnorm"
 
 
 class Daemon:
-    def __init__(self, args, folder, extra=()):
+    def __init__(self, args, folder, extra=(), kinds=None):
         self.args, self.folder = args, folder
         self.socket, self.state = os.path.join(folder, "s"), os.path.join(folder, "state")
         self.fault = os.path.join(folder, "fault")
@@ -34,7 +34,8 @@ class Daemon:
         notify.settimeout(DEADLINE)
         self.log = open(os.path.join(folder, "log"), "ab")
         self.process = subprocess.Popen(
-            [f"{args.build}/daemon/flytuned", "--socket", self.socket, "--state-dir", self.state, "--device", args.kind,
+            [f"{args.build}/daemon/flytuned", "--socket", self.socket, "--state-dir", self.state,
+             *(word for kind in ((args.kind,) if kinds is None else kinds) for word in ("--device", kind)),
              "--runner", f"{args.kind}={wrapper}", "--runner-idle", "1", *extra],
             env={**os.environ, "NOTIFY_SOCKET": os.path.join(folder, "notify")}, stdout=self.log, stderr=self.log)
         while b"READY=1" not in notify.recv(4096):

@@ -460,3 +460,15 @@ def test_processors_are_not_measured_while_gpu_work_loads_the_host(daemons):
         work.close()
         told = peer.call("wait", job=job)
         assert told["state"] == "done" and told["rounds"] > 0, told
+
+
+def test_the_measurement_of_two_gpus_runs(driver, tmp_path):
+    """With pretended ones: its figures say nothing, but that it runs, and that the second takes its part of the jobs."""
+    told = tmp_path / "told.json"
+    ran = subprocess.run(
+        [sys.executable, harness.TOP / "tests" / "gpu" / "two.py", "--build", harness.BUILD, "--out", told, "--repeats", "1",
+         "--ms", "1", "--ns", "2", "spread"], capture_output=True, text=True, check=False, timeout=5 * harness.DEADLINE,
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver), "FLYTUNE_PRETEND_GPUS": "2"})
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "jobs of each [2]" in ran.stdout and "jobs of each [0" not in ran.stdout, ran.stdout
+    assert set(json.loads(told.read_text())["spread"]) == {"cold", "kept"}
