@@ -164,13 +164,6 @@ void flytune_problem_free(flytune_problem *problem)
 	free(problem);
 }
 
-bool problem_equal(const flytune_problem *a, const flytune_problem *b)
-{
-	return a == b ||
-	        (a->hash == b->hash && a->key_words == b->key_words &&
-	                memcmp(a->key, b->key, a->key_words * sizeof *a->key) == 0);
-}
-
 static void copy_fields(struct ft_problem *to, const struct ft_field *field, uint32_t count)
 {
 	to->count = count;

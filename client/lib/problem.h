@@ -34,6 +34,5 @@ struct problem_about {
 
 void problem_given(const flytune_problem *problem, struct ft_problem *given);
 void problem_whole(const flytune_problem *problem, struct ft_problem *whole);
-bool problem_equal(const flytune_problem *a, const flytune_problem *b);
 
 #endif

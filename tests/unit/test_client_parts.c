@@ -83,8 +83,10 @@ static void order_and_defaults_make_no_other_problem(void **state)
 	flytune_problem *c = rmsnorm(65);
 
 	(void)state;
-	assert_true(problem_equal(a, b));
-	assert_false(problem_equal(a, c));
+	assert_int_equal(a->key_words, b->key_words);
+	assert_memory_equal(a->key, b->key, a->key_words * sizeof *a->key);
+	assert_int_equal(a->hash, b->hash);
+	assert_true(a->hash != c->hash);
 	assert_true(a->about->admitted);
 	flytune_problem_free(a);
 	flytune_problem_free(b);

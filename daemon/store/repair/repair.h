@@ -28,8 +28,6 @@ struct seal {
 };
 /* Says of the data file how it is now; after the environment was closed. Failing costs a check at the next start. */
 void seal_write(const struct directory *directory);
-/* False if there is none that holds. */
-bool seal_read(const struct directory *directory, struct seal *seal);
 
 /* Called about once a second while a child is waited for; no more once it has said nothing for ten minutes. */
 struct repair_waits {

@@ -69,7 +69,8 @@ void seal_write(const struct directory *directory)
 	(void)close(fd);
 }
 
-bool seal_read(const struct directory *directory, struct seal *seal)
+/* False if there is none that holds. */
+static bool seal_read(const struct directory *directory, struct seal *seal)
 {
 	struct sealed sealed;
 	int fd = openat(directory->fd, DIRECTORY_SEAL, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

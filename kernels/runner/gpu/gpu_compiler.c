@@ -67,7 +67,7 @@ unsigned gpu_find_kernel(const char *name)
 	return i;
 }
 
-const char *gpu_source_text(unsigned source)
+static const char *gpu_source_text(unsigned source)
 {
 	const struct ft_kernel_gpu *kernel = ft_kernels_gpu[source / 2];
 

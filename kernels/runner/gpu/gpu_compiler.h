@@ -15,7 +15,6 @@ enum { GPU_WORKERS_MAX = 32, GPU_OPTIONS_MAX = 32 };
 
 /* The sources that are embedded in the program: of kernel i in ft_kernels_gpu, 2 * i and one of these. */
 enum { GPU_SOURCE_KERNEL, GPU_SOURCE_CHECK };
-const char *gpu_source_text(unsigned source);
 /* Which of ft_kernels_gpu; that of its end if there is no such kernel. */
 unsigned gpu_find_kernel(const char *name);
 
