@@ -1,7 +1,10 @@
 /* Misses: problems that were looked up and have no result of their own, with how often they were asked.
  *
  * A table of a fixed size, filled without allocation on the lookup's way. Where it is full, what is asked
- * most stays. Not kept across restarts. */
+ * most stays. Not kept across restarts.
+ *
+ * Not one with the table of candidates (daemon/jobs/candidate.h): that holds only what is to be swept, stale results among it,
+ * for which nobody asks and which whatever is asked once would push out of here. */
 #ifndef FLYTUNE_DAEMON_MISS_H
 #define FLYTUNE_DAEMON_MISS_H
 

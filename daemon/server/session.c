@@ -526,7 +526,8 @@ static void take_turn(struct session *session)
 }
 
 /* Most turns are one read that brings one question that was asked before: its bytes tell that it is whole, and what answers
- * it. True if there is nothing more to do. Taken apart as all others are, such a lookup takes 2,830 instructions, and 1,460 so. */
+ * it. True if there is nothing more to do. Taken apart as all others are, such a lookup takes 2,830 instructions, and 1,460 so,
+ * which is all that it is for: one client alone does not feel it, with p50 1.13 and 1.14 of a ping-pong's. */
 static bool take_question(struct session *session)
 {
 	struct ft_inbox_spare *spare = &session->common->in;
