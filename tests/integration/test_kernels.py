@@ -76,6 +76,27 @@ def test_kernels_are_tuned_verified_and_served_beside_each_other(daemon, daemons
     assert lookup(there, "layernorm")["source"] == "default" and lookup(there, "rmsnorm")["source"] == "imported"
 
 
+def test_misses_of_each_become_background_work_and_an_upgrade_measures_each_anew(daemons, tmp_path):
+    relay = harness.write_relay(tmp_path / "runner", b"compiler=")
+    daemon = daemons(relay, arguments=["--budget", harness.BUDGET, "--background", "always", "--background-wait", "0.05"]).start()
+
+    def asked(kernel):
+        with daemon.peer() as peer:
+            return peer.call("lookup", kernel=kernel, problem=harness.problem(m=2, n=256), tune_on_miss=True)
+
+    def done(cause):
+        """Whether each kernel's problem was tuned for that cause, and is served. To ask is what lets the daemon begin."""
+        served = {kernel for kernel in KERNELS if asked(kernel)["source"] == "tuned"}
+        swept = {job["kernel"] for job in daemon.ctl("jobs").json["jobs"] if (job["cause"], job["state"]) == (cause, "done")}
+        return served == swept == set(KERNELS)
+
+    harness.until(lambda: done("miss"), "the misses are tuned", 12 * harness.BUDGET)
+    daemon.stop()
+    harness.write_relay(tmp_path / "runner", b"compilex=")
+    daemon.start()
+    harness.until(lambda: done("upgrade"), "both are measured anew", 12 * harness.BUDGET)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_bad_problem_or_config_is_refused_whatever_kernel(daemon, kernel):
     for fields, field, bound in ((dict(n=0), "n", "1048576"), (dict(row_stride=8), "row_stride", "at least n, 1024"),
