@@ -15,6 +15,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/host/bug.h"
 #include "daemon/host/ready.h"
 #include "daemon/host/timer.h"
 
@@ -63,6 +64,15 @@ const char *runner_cause_word(enum runner_cause cause)
 		break;
 	}
 	return "unstarted";
+}
+
+/* It goes there in any case: what a process does is not ours to choose. */
+static void go(struct runner *runner, enum runner_state next)
+{
+	(void)bug_unless(runner->log, runner_may_go(runner->state, next),
+	        "a runner that %s cannot be one that %s", runner_state_word(runner->state),
+	        runner_state_word(next));
+	runner->state = next;
 }
 
 static void deadline_passed(void *data);
@@ -123,7 +133,7 @@ static void maybe_gone(struct runner *runner)
 
 	if (runner->open > 0 || !runner->reaped || runner->state == RUNNER_OFF)
 		return;
-	runner->state = RUNNER_OFF;
+	go(runner, RUNNER_OFF);
 	runner->reply = NULL;
 	stop_timers(runner);
 	ft_inbox_free(&runner->inbox);
@@ -166,7 +176,7 @@ void runner_kill(struct runner *runner, enum runner_cause cause, const char *for
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	blame(runner, cause, "%s", text);
-	runner->state = RUNNER_ENDING;
+	go(runner, RUNNER_ENDING);
 	stop_timers(runner);
 	kill_group(runner);
 	close_pipe(runner);
@@ -210,7 +220,7 @@ void runner_release(struct runner *runner)
 	if (runner->state == RUNNER_OFF || runner->state == RUNNER_ENDING)
 		return;
 	blame(runner, RUNNER_ASKED, "it was let go");
-	runner->state = RUNNER_ENDING;
+	go(runner, RUNNER_ENDING);
 	runner_expect(runner, STAGE_STOP);
 	close_pipe(runner); /* a runner ends when its socket does */
 }
@@ -300,7 +310,7 @@ static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer
 		 * deadline. A runner that only closed its socket is killed past it. (Reset is what the kernel calls
 		 * the end of one that had not read all it was told.) */
 		(void)uv_read_stop(stream);
-		runner->state = RUNNER_ENDING;
+		go(runner, RUNNER_ENDING);
 		runner_expect(runner, STAGE_STOP);
 	} else if (length < 0) {
 		runner_kill(runner, RUNNER_DIED, "its socket failed: %s", uv_strerror((int)length));
@@ -345,7 +355,7 @@ static void exited(uv_process_t *process, int64_t status, int signal_number)
 	/* Helpers that outlived it must not keep the device. */
 	(void)uv_kill(-process->pid, SIGKILL);
 	runner->reaped = true;
-	runner->state = RUNNER_ENDING;
+	go(runner, RUNNER_ENDING);
 	uv_close((uv_handle_t *)process, handle_closed);
 	close_pipe(runner);
 }
@@ -450,7 +460,7 @@ static void said_hello(void *data, struct ft_view reply, const struct ft_error *
 		runner_kill(runner, RUNNER_UNSTARTED, "it refused hello: %s", failure->message);
 		return;
 	}
-	runner->state = RUNNER_READY;
+	go(runner, RUNNER_READY);
 	runner->events->hello(runner->data, reply);
 }
 
@@ -547,7 +557,7 @@ void runner_start(struct runner *runner)
 
 	if (runner->state != RUNNER_OFF)
 		return;
-	runner->state = RUNNER_STARTING;
+	go(runner, RUNNER_STARTING);
 	runner->blamed = false;
 	runner->reaped = false;
 	runner->reply = NULL;
@@ -563,7 +573,7 @@ void runner_start(struct runner *runner)
 	if (status != 0) {
 		blame(runner, RUNNER_UNSTARTED, "cannot start %s: %s", runner->path, uv_strerror(status));
 		runner->reaped = true;
-		runner->state = RUNNER_ENDING;
+		go(runner, RUNNER_ENDING);
 		uv_close((uv_handle_t *)&runner->process, handle_closed);
 		close_pipe(runner);
 		return;

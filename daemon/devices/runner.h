@@ -11,12 +11,11 @@
 
 #include <uv.h>
 
+#include "daemon/devices/runner_state.h"
 #include "daemon/host/deadline.h"
 #include "daemon/host/log.h"
 #include "daemon/host/options.h"
 #include "proto/inbox.h"
-
-enum runner_state { RUNNER_OFF, RUNNER_STARTING, RUNNER_READY, RUNNER_ENDING };
 
 struct runner;
 

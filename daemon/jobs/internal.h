@@ -18,6 +18,7 @@
 #define FLYTUNE_DAEMON_JOBS_INTERNAL_H
 
 #include "daemon/jobs/queue.h"
+#include "daemon/jobs/sweep_state.h"
 
 enum { RETRY_FIRST_MS = 2000 }; /* of a final commit that the store refused */
 
@@ -78,8 +79,6 @@ void background_scan_begin(struct background *background);
 /* Goes on with a walk that had to stop for want of room. */
 void background_scan_on(struct background *background);
 
-enum sweep_phase { SWEEP_OFF, SWEEP_WAITS_RUNNER, SWEEP_WAITS_SPACE, SWEEP_RUNS, SWEEP_ENDS };
-
 enum {
 	OVERRUN_PART =
 	        10, /* of a budget, by which it may be passed; as much is left to a runner that has to be started anew */
@@ -139,6 +138,9 @@ struct sweep {
 };
 
 /* ---- sweep.c ---- */
+
+/* On to another phase; the move is checked. */
+void sweep_go(struct sweep *sweep, enum sweep_phase next);
 
 /* Calls back with what it found, once it ends and nothing of it is on its way to the store. */
 void sweep_maybe_end(struct sweep *sweep);

@@ -1,4 +1,5 @@
 /* A sweep's life: from a job to what was found. */
+#include "daemon/host/bug.h"
 #include "daemon/jobs/internal.h"
 
 #include <stdarg.h>
@@ -43,6 +44,14 @@ void sweep_free(struct sweep *sweep)
 	free(sweep);
 }
 
+void sweep_go(struct sweep *sweep, enum sweep_phase next)
+{
+	(void)bug_unless(sweep->log, sweep_may_go(sweep->phase, next),
+	        "a sweep that %s cannot be one that %s", sweep_phase_word(sweep->phase),
+	        sweep_phase_word(next));
+	sweep->phase = next;
+}
+
 /* ---- the end ---- */
 
 void sweep_maybe_end(struct sweep *sweep)
@@ -71,7 +80,7 @@ void sweep_maybe_end(struct sweep *sweep)
 	free(sweep->picked);
 	sweep->picked = NULL;
 	sweep->trials = NULL;
-	sweep->phase = SWEEP_OFF;
+	sweep_go(sweep, SWEEP_OFF);
 	sweep->job = NULL;
 	sweep->dirty = false;
 	if (found.outcome != SWEEP_DECIDED && (found.outcome != SWEEP_CANCELLED || sweep->check)) {
@@ -86,7 +95,7 @@ void sweep_finish(struct sweep *sweep, enum sweep_outcome outcome, const struct 
 	sweep_stop_clock(sweep);
 	if (sweep->worker != NULL && sweep->worker->runner.reply == NULL)
 		runner_rest(&sweep->worker->runner);
-	sweep->phase = SWEEP_ENDS;
+	sweep_go(sweep, SWEEP_ENDS);
 	sweep->outcome = outcome;
 	sweep->why = why != NULL ? *why : (struct ft_error){0};
 	/* What was measured is kept, however it ended, and told of only then. */
@@ -154,7 +163,7 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	sweep->target = (struct target){0};
 	sweep->identity = 0;
 	sweep->worker = NULL;
-	sweep->phase = SWEEP_WAITS_RUNNER;
+	sweep_go(sweep, SWEEP_WAITS_RUNNER);
 	(void)snprintf(job->stage, sizeof(job->stage), "start");
 	if (!find_target(sweep, &error)) {
 		sweep_finish(sweep, SWEEP_FAILED, &error);
@@ -228,7 +237,7 @@ void sweep_runner_gone(
 		return;
 	}
 	sweep->busy = -1;
-	sweep->phase = SWEEP_WAITS_RUNNER;
+	sweep_go(sweep, SWEEP_WAITS_RUNNER);
 	sweep_start_clock(sweep);
 	runner_start(&sweep->worker->runner);
 }
@@ -260,7 +269,7 @@ void sweep_abandon(struct sweep *sweep)
 	deadline_close(&sweep->cut);
 	if (sweep->phase == SWEEP_OFF)
 		return;
-	sweep->phase = SWEEP_OFF;
+	sweep_go(sweep, SWEEP_OFF);
 	trials_free(sweep->trials);
 	sweep->trials = NULL;
 	free(sweep->standing);

@@ -165,7 +165,7 @@ static void ask_sweep(struct sweep *sweep)
 	request->max_rounds = ft_rule_usual.max_rounds;
 	/* What was known before speaks too: a moment's interference costs no more than a whole sweep, which follows. */
 	request->hasty = sweep->picked != NULL;
-	sweep->phase = SWEEP_RUNS;
+	sweep_go(sweep, SWEEP_RUNS);
 	sweep->busy = -1;
 	sweep->busy_stage = STAGE_START;
 	sweep_start_clock(sweep);
@@ -340,7 +340,7 @@ void sweep_ask_space(struct sweep *sweep)
 
 	memcpy(request.kernel, sweep->target.kernel->schema.kernel, sizeof(request.kernel));
 	memcpy(request.device, sweep->target.device->shown.id, sizeof(request.device));
-	sweep->phase = SWEEP_WAITS_SPACE;
+	sweep_go(sweep, SWEEP_WAITS_SPACE);
 	sweep_start_clock(sweep);
 	runner_ask(&sweep->worker->runner, "space", &ft_space_request_message, &request, STAGE_SPACE,
 	        space_replied, sweep);

@@ -26,6 +26,10 @@ FAULTS = 3  # problems of the card whose runner dies
 
 
 class Daemon(daemon.Daemon):
+    def __init__(self, args, folder, *words):
+        # Nothing by itself: only what is asked for is measured.
+        super().__init__(args, folder, ["--background", "off", *words], kinds=())
+
     def await_devices(self, count):
         """Until so many are known; the runner that said so is let go then."""
         while sum(device["state"] == "ready" for device in self.ctl("devices")["devices"]) < count:
@@ -59,7 +63,7 @@ def sweep_all(args, devices, kept):
         if kept and kept.is_dir():
             shutil.copytree(kept, pathlib.Path(folder, "state", "code"))
             pathlib.Path(folder, "state").chmod(0o700)
-        served = Daemon(args, folder, [word for name in devices for word in ("--device", name)], kinds=())
+        served = Daemon(args, folder, *(word for name in devices for word in ("--device", name)))
         try:
             served.await_devices(len(devices))
             served.runners_gone()
@@ -102,8 +106,8 @@ def beside(args, wild):
     """The healthy card's 20 problems, beside the other's few, whose runner has the fault or has not."""
     healthy, sick = f"{args.kind}:0", f"{args.kind}:1"
     with tempfile.TemporaryDirectory(prefix="ft.") as folder:
-        served = Daemon(args, folder, ["--device", healthy, "--device", sick, "--runner-idle", "60", "--deadline", "verify=5",
-                                       "--deadline", "measure=5"], kinds=())
+        served = Daemon(args, folder, "--device", healthy, "--device", sick, "--runner-idle", "60", "--deadline", "verify=5",
+                        "--deadline", "measure=5")
         try:
             served.await_devices(2)
             # Its runner is up before there is a fault to be read.
@@ -115,11 +119,12 @@ def beside(args, wild):
                                        *map(str, daemon.shape(",".join(map(str, range(65, 65 + FAULTS))), N[1])),
                                        "--device", sick], stdout=subprocess.PIPE, text=True)
             told, took = served.tune_all(all_problems(args), "--device", healthy)
+            after = served.device(healthy)["runner_pid"]
             lost = json.loads(others.communicate(timeout=daemon.DEADLINE)[0])
             jobs = [served.job(job["job"]) for job in told]
             bad = sum(len(found) for n, ms in all_problems(args) for m in ms
                       for status, found in served.trials(m, n).items() if status not in ("ok", "pruned", "same_code_as"))
-            return {"seconds": took, "same_runner": served.device(healthy)["runner_pid"] == before,
+            return {"seconds": took, "same_runner": after == before,
                     "restarts": sum(job.get("restarts") or 0 for job in jobs), "bad_trials": bad,
                     "others": [job["state"] for job in lost],
                     "other_restarts": sum(served.job(job["job"]).get("restarts") or 0 for job in lost)}
