@@ -23,6 +23,15 @@ def config_of(daemon, **fields):
     return ",".join(f"{knob}={value}" for knob, value in daemon.lookup(**fields)["config"].items())
 
 
+def pin(daemon, config, m=7):
+    """Pins it, however busy the store is with being put back."""
+    def pinned():
+        done = daemon.ctl("pin", *shape(m=m), "--config", config, check=False)
+        assert done.status == 0 or "the store is being opened again" in done.complaint, done
+        return done.status == 0
+    harness.until(pinned, "the store is open again")
+
+
 def expect_kept(daemon, *sources):
     """After kill -9, which leaves nobody to tidy up."""
     daemon.kill()
@@ -52,7 +61,7 @@ def test_what_is_acknowledged_is_found_again_whatever_became_of_the_files(tuned,
         state.rename(tmp_path / "away")
         if how == "directory swapped":
             other.rename(state)
-    daemon.ctl("pin", *shape(m=7), "--config", config_of(daemon))
+    pin(daemon, config_of(daemon))
     daemon.tune(m=8)
     assert daemon.status()["degraded"] == ""
     assert daemon.log().count("stop the daemon before its state is touched") == 1
@@ -84,7 +93,7 @@ def test_what_cannot_be_put_back_is_not_acknowledged(tuned, tmp_path):
     assert daemon.ctl("tune", *shape(m=8), "--no-wait", check=False).status != 0
     state.unlink()
     harness.until(lambda: daemon.status()["degraded"] == "", "it is put back by itself")
-    daemon.ctl("pin", *shape(m=7), "--config", config)
+    pin(daemon, config)
     expect_kept(daemon, (64, "tuned"), (7, "pinned"))
 
 
@@ -101,7 +110,7 @@ def unprivileged(daemons):
         os.chown(folder, 65534, 65534)
     try:
         daemon.start()
-        daemon.ctl("pin", *shape(), "--config", config_of(daemon))
+        pin(daemon, config_of(daemon), m=64)
         yield daemon
     finally:
         home.chmod(0o700)
@@ -117,7 +126,7 @@ def test_what_another_user_put_in_its_place_is_no_obstacle(unprivileged):
     other.write_bytes(b"of another user")
     other.chmod(0o600)
     other.rename(daemon.state / "data.mdb")
-    daemon.ctl("pin", *shape(m=7), "--config", config_of(daemon))
+    pin(daemon, config_of(daemon))
     assert daemon.status()["degraded"] == ""
     expect_kept(daemon, (64, "pinned"), (7, "pinned"))
     [aside] = daemon.state.glob("data.mdb.replaced-*")
@@ -126,13 +135,13 @@ def test_what_another_user_put_in_its_place_is_no_obstacle(unprivileged):
 
 def test_what_cannot_be_looked_at_is_not_taken_for_removed(unprivileged):
     daemon, home = unprivileged, unprivileged.state.parent
-    pin = ["pin", *shape(m=7), "--config", config_of(daemon)]
+    config = config_of(daemon)
     home.chmod(0)
-    done = daemon.ctl(*pin, check=False)
+    done = daemon.ctl("pin", *shape(m=7), "--config", config, check=False)
     assert done.status == 1 and "cannot be looked at" in done.complaint and "removed" not in done.complaint
     assert daemon.lookup()["source"] == "pinned"
     home.chmod(0o700)
-    daemon.ctl(*pin)
+    pin(daemon, config)
     assert daemon.status()["degraded"] == ""
     assert "was put back" not in daemon.log()
     expect_kept(daemon, (64, "pinned"), (7, "pinned"))

@@ -104,7 +104,10 @@ int main(void)
 {
 	struct ft_backend *backend = ft_backend_cpu_new();
 	kernel = ft_kernel_cpu_rmsnorm;
-	kernel.plan_size += sizeof(struct plan);
+	kernel.plan_size +=
+	        sizeof(struct plan); /* plans stand in a row, and each begins as a struct plan must */
+	kernel.plan_size += _Alignof(struct plan) - 1;
+	kernel.plan_size -= kernel.plan_size % _Alignof(struct plan);
 	kernel.resolve = resolve;
 	kernel.describe = describe;
 	kernel.run = run_spoilt;
