@@ -558,7 +558,8 @@ static void a_document_comes_back_as_it_was(void **state)
 	struct ft_config read;
 	struct ft_writer writer;
 	memset(text, 'x', sizeof(text));
-	memcpy(text, "{\"\xc3\xa4\": \"", 8);
+	(void)snprintf(text, sizeof(text), "{\"\xc3\xa4\": \"");
+	text[strlen(text)] = 'x';
 	ft_writer_init_fixed(&writer, data, sizeof(data));
 	ft_write_config(&writer, &config);
 	assert_true(ft_writer_ok(&writer));

@@ -44,9 +44,9 @@ static void a_problem_refuses_what_it_cannot_hold(void **state)
 	assert_int_equal(ft_problem_set_number(&problem, "a b", 1, &error), -1);
 	assert_string_equal(error.code, FT_E_BAD_VALUE);
 	assert_string_equal(error.value, "a b");
-	static const char *const bad[] = {"", "a b", "a=b", "$(x)", "\"", "../x", "-include x", "a,b",
-	        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef+"};
+	static char longer[FT_TEXT_SIZE + 1];
+	memset(longer, 'x', FT_TEXT_SIZE);
+	const char *const bad[] = {"", "a b", "a=b", "$(x)", "\"", "../x", "-include x", "a,b", longer};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(ft_problem_set_text(&problem, "dtype", bad[i], &error), -1);
 		assert_string_equal(error.field, "dtype");
