@@ -323,8 +323,9 @@ static void device_event(void *data, struct worker *worker, const struct ft_runn
 static void runner_is_gone(
         struct daemon *daemon, struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
-	background_runner_gone(&daemon->background, worker, cause);
+	/* In this order: the background lets go of the device, and who is given it then has met no death. */
 	queue_runner_gone(&daemon->queue, worker, cause, why);
+	background_runner_gone(&daemon->background, worker, cause);
 }
 
 static void device_gone(

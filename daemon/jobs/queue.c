@@ -113,7 +113,7 @@ static bool has_key(struct queue *queue, struct job *job)
 static struct job *find_same(struct queue *queue, const struct target *target)
 {
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
-		if (job->state <= JOB_STOPS && has_key(queue, job) &&
+		if (job->state <= JOB_STOPS && !job->cancelled && has_key(queue, job) &&
 		        store_key_equal(&job->key, &target->key) &&
 		        ft_problem_equal(&job->info.problem, &target->problem))
 			return job;
@@ -312,8 +312,9 @@ int queue_cancel(struct queue *queue, uint64_t id, job_done done, void *data, st
 	if (await_end(job, &job->cancels, &job->cancellers, done, data, handle, error) != 0)
 		return -1;
 	if (job->state == JOB_RUNS || job->state == JOB_STOPS) {
+		if (!job->cancelled) /* its runner has one deadline, however often it is asked for */
+			sweep_cancel(job->active->sweep);
 		job->cancelled = true;
-		sweep_cancel(job->active->sweep);
 	} else if (job->state == JOB_WAITS && queue_go(job, JOB_DROPS)) {
 		job_set_outcome(job, JOB_CANCELLED, "cancelled before it ran");
 		queue_commit_end(job);

@@ -216,8 +216,8 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 	}
 	/* A device that moved, or one that is needed elsewhere: what was measured is stored, and the job goes on
 	 * later. */
-	if (outcome == SWEEP_MOVED ||
-	        (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS && !job->cancelled)) {
+	if (!job->cancelled &&
+	        (outcome == SWEEP_MOVED || (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS))) {
 		trials_free(trials);
 		job->keyed = job->keyed && outcome != SWEEP_MOVED;
 		(void)queue_go(job, JOB_WAITS);
@@ -241,7 +241,7 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 		job_set_outcome(job, JOB_DONE, trials->reason);
 	else if (outcome == SWEEP_HELD)
 		job_set_outcome(job, JOB_DONE, found->why.message);
-	else if (outcome == SWEEP_CANCELLED)
+	else if (outcome == SWEEP_CANCELLED || outcome == SWEEP_MOVED)
 		job_set_outcome(job, JOB_CANCELLED, "cancelled; what was measured is kept");
 	else
 		job_set_outcome(job, JOB_FAILED, found->why.message);

@@ -151,6 +151,19 @@ static bool may_run(const struct queue *queue, const struct job *job, const stru
 	return !job->info.named && devices_equal(home, device);
 }
 
+/* One that was cancelled may have its device still when another asks for the same: the new sweep goes on from what it stores. */
+static bool is_swept_elsewhere(const struct queue *queue, const struct job *job)
+{
+	for (uint32_t i = 0; i < queue->devices->worker_count && job->keyed; i++) {
+		const struct active *active = queue->active[i];
+
+		if (active != NULL && active->running != NULL && active->running != job &&
+		        active->running->keyed && store_key_equal(&active->running->key, &job->key))
+			return true;
+	}
+	return false;
+}
+
 static struct job *next_job(const struct active *active, const struct device *device, bool background)
 {
 	const struct queue *queue = active->queue;
@@ -159,7 +172,8 @@ static struct job *next_job(const struct active *active, const struct device *de
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
 		if (waits(job, background) &&
 		        (job->way == NULL || job->way == active || active->running == NULL) &&
-		        (next == NULL || before(active, job, next)) && may_run(queue, job, device))
+		        (next == NULL || before(active, job, next)) && may_run(queue, job, device) &&
+		        !is_swept_elsewhere(queue, job))
 			next = job;
 	}
 	return next;

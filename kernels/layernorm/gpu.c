@@ -42,7 +42,7 @@ const struct ft_kernel_gpu ft_kernel_gpu_layernorm = {
         .source = source,
         .check = check,
         .symbol = "flytune_layernorm",
-        /* LAUNCH.md says more. */
+        /* kernels/rows/LAUNCH.md says more. */
         .arguments = "y: pointer, x: pointer, weight: pointer, bias: pointer, m: int64, row_stride: int64 in "
                      "elements, eps: float",
         .defines = defines_of,

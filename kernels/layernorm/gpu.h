@@ -1,4 +1,4 @@
-/* layernorm's knobs on a GPU, by index. The device source stands in layernorm.hip, the launch contract in LAUNCH.md. */
+/* layernorm's knobs on a GPU, by index. The device source stands in layernorm.hip, the launch contract in kernels/rows/LAUNCH.md. */
 #ifndef FLYTUNE_KERNELS_LAYERNORM_GPU_H
 #define FLYTUNE_KERNELS_LAYERNORM_GPU_H
 

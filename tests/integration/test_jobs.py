@@ -89,3 +89,20 @@ def test_a_watch_of_one_job_does_not_go_on_with_another_store(daemons, runner):
     output, complaint = watch.communicate(timeout=harness.DEADLINE)
     assert watch.returncode not in (0, 4), output
     assert "another store" in complaint
+
+
+def test_a_tune_joins_no_job_that_was_cancelled(daemons, runner):
+    """Its runner takes no notice of that yet: until it does, the device is its own, and the next sweep goes on after it."""
+    gate = runner.gate("round")
+    runner.write(f"at round 1 once gate {gate}")
+    daemon = daemons(runner).start()
+    with daemon.peer() as peer:
+        job = peer.call("tune", kernel="rmsnorm", problem=problem())["job"]
+        gate.arrived()
+        cancels = [peer.ask("cancel", job=job) for _ in range(2)]
+        told = peer.call("tune", kernel="rmsnorm", problem=problem())
+        assert told["job"] != job and not told.get("joined")
+        assert [each["state"] for each in daemon.ctl("jobs").json["jobs"]] == ["running", "queued"]
+        gate.release()
+        assert [peer.answer(number)["state"] for number in cancels] == ["cancelled"] * 2
+        assert peer.call("wait", job=told["job"])["state"] == "done"
