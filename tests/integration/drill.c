@@ -40,7 +40,7 @@ static uint64_t now_ns(void)
 
 static void die(const char *what, const struct flytune_error *error)
 {
-	fprintf(stderr, "drill: %s: %s\n", what, error->message);
+	fprintf(stderr, "drill: %s: %s\n", what, error != NULL ? error->message : "unexpected");
 	exit(1);
 }
 
@@ -466,15 +466,15 @@ static void cancel_one(long number)
 	uint64_t took;
 
 	if (pthread_create(&thread, NULL, ask_until_cancelled, NULL) != 0)
-		exit(1);
+		die("pthread_create", NULL);
 	nanosleep(&moment, NULL);
 	if (pthread_cancel(thread) != 0 || pthread_join(thread, NULL) != 0)
-		exit(1);
+		die("pthread_cancel", NULL);
 	took = now_ns();
 	look_up(cancelled.client, 1 + number % CANCEL_PROBLEMS, 4096, &answer);
 	took = now_ns() - took;
 	if ((answer.flags & FLYTUNE_ANSWER_AWAY) != 0)
-		exit(1);
+		die(answer.reason, NULL);
 	if (took > cancelled.slowest_ns)
 		cancelled.slowest_ns = took;
 }
