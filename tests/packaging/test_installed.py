@@ -415,5 +415,5 @@ def test_completion_offers_each_commands_options(stage):
 
 
 def test_completion_offers_kernels_and_types(stage):
-    assert complete(stage, "flytunectl --json tune ") == {"rmsnorm"}
+    assert complete(stage, "flytunectl --json tune ") == {"layernorm", "rmsnorm"}
     assert complete(stage, "flytunectl tune rmsnorm --dtype b") == {"bf16"}
