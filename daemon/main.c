@@ -320,23 +320,18 @@ static void device_event(void *data, struct worker *worker, const struct ft_runn
 		queue_runner_event(&daemon->queue, worker, event);
 }
 
-static void runner_is_gone(
-        struct daemon *daemon, struct worker *worker, enum runner_cause cause, const struct ft_error *why)
-{
-	/* In this order: the background lets go of the device, and who is given it then has met no death. */
-	queue_runner_gone(&daemon->queue, worker, cause, why);
-	background_runner_gone(&daemon->background, worker, cause);
-}
-
 static void device_gone(
         void *data, struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
 	struct daemon *daemon = data;
 
-	if (daemon->stopping)
+	if (daemon->stopping) {
 		maybe_close_store(daemon);
-	else
-		runner_is_gone(daemon, worker, cause, why);
+		return;
+	}
+	/* In this order: the background lets go of the device, and who is given it then has met no death. */
+	queue_runner_gone(&daemon->queue, worker, cause, why);
+	background_runner_gone(&daemon->background, worker, cause);
 }
 
 static const struct devices_events devices_events = {

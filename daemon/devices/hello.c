@@ -292,5 +292,3 @@ int devices_add_stand_in(struct runner_slot *slot, enum device_state state, stru
 	}
 	return 0;
 }
-
-/* A stand-in for what is absent is none. */
