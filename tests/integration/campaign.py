@@ -278,10 +278,8 @@ class DaemonLife(Life):
                 faults.append(self.refusals[-1])
                 continue
             try:
-                return act()
+                return self.once_open(act)
             except harness.RpcError as fault:
-                if "being opened again" in str(fault) and self.was_hit():
-                    harness.until(self.store_is_open, "the store is open again", PATIENT_S)
                 self.check(fault.code and fault.error.get("message"), f"{what} is refused without a reason: {fault.error}")
                 faults.append(str(fault.error))
             except (EOFError, OSError) as fault:
@@ -298,12 +296,16 @@ class DaemonLife(Life):
             raise self.died()
         raise self.fault(f"{what} fails again and again: {faults}")
 
-    def store_is_open(self):
-        try:
-            self.peer.call("lookup", kernel="rmsnorm", problem=MISSED)
-        except harness.RpcError:
-            return False
-        return True
+    def once_open(self, act):
+        """What act() gives; it is asked again while the store is being opened, which is no failure of its own."""
+        end = time.monotonic() + PATIENT_S
+        while True:
+            try:
+                return act()
+            except harness.RpcError as fault:
+                if "being opened again" not in str(fault) or not self.was_hit() or time.monotonic() > end:
+                    raise
+            harness.pause()
 
     def ask(self, method, **params):
         return self.attempt(method, lambda: self.peer.call(method, **params))

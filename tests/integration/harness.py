@@ -57,7 +57,12 @@ def until(check, what, deadline=None):
             return value
         if time.monotonic() > end:
             raise Late(f"not in time: {what}")
-        select.select([], [], [], 0.005)
+        pause()
+
+
+def pause():
+    """Between two looks at what nobody tells of."""
+    select.select([], [], [], 0.005)
 
 
 def alive(pid):
