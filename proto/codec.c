@@ -26,6 +26,7 @@ static bool is_empty(const struct ft_member *member, const void *at)
 	case FT_TYPE_RAW:
 		return ((const struct ft_view *)at)->length == 0;
 	case FT_TYPE_PROBLEM:
+	case FT_TYPE_PROBLEMS:
 		return ((const struct ft_problem *)at)->count == 0;
 	case FT_TYPE_CONFIG:
 		return ft_config_empty(at);
@@ -62,6 +63,10 @@ static void write_member(struct ft_writer *writer, const struct ft_member *membe
 			writer->failed = true;
 		else
 			ft_write_raw(writer, view->data, view->length);
+		break;
+	case FT_TYPE_PROBLEMS:
+		ft_write_array(writer, 1);
+		ft_write_problem(writer, at);
 		break;
 	case FT_TYPE_PROBLEM:
 		ft_write_problem(writer, at);
@@ -155,6 +160,8 @@ static const char *type_words(enum ft_type type)
 		return "binary data";
 	case FT_TYPE_PROBLEM:
 		return "a map";
+	case FT_TYPE_PROBLEMS:
+		return "a list of one map";
 	case FT_TYPE_CONFIG:
 		return "a map or a text";
 	case FT_TYPE_RAW:
@@ -209,6 +216,8 @@ static int read_member(
         struct ft_cursor *cursor, const struct ft_member *member, void *at, struct ft_error *error)
 {
 	struct ft_view *view = at;
+	uint32_t elements = 0;
+	char value[32];
 	bool read = false;
 	switch (member->type) {
 	case FT_TYPE_BOOL:
@@ -231,6 +240,14 @@ static int read_member(
 	case FT_TYPE_RAW:
 		read = ft_read_view(cursor, view);
 		break;
+	case FT_TYPE_PROBLEMS:
+		if (!ft_read_array(cursor, &elements))
+			break;
+		if (elements != 1) {
+			snprintf(value, sizeof(value), "a list of %" PRIu32, elements);
+			return ft_fail_field(error, FT_E_BAD_VALUE, member->name, value, "a list of one");
+		}
+		return ft_read_problem(cursor, at, error);
 	case FT_TYPE_PROBLEM:
 		if (ft_peek(cursor) == FT_KIND_MAP)
 			return ft_read_problem(cursor, at, error);
@@ -274,7 +291,7 @@ void ft_clear(const struct ft_message *message, void *body)
 		const struct ft_member *member = &message->member[i];
 		size_t next;
 
-		if (member->type == FT_TYPE_PROBLEM) {
+		if (member->type == FT_TYPE_PROBLEM || member->type == FT_TYPE_PROBLEMS) {
 			((struct ft_problem *)(void *)(bytes + member->offset))->count = 0;
 			next = member->offset + sizeof(struct ft_problem);
 		} else if (member->type == FT_TYPE_CONFIG) {

@@ -12,14 +12,15 @@
 
 enum ft_type {
 	FT_TYPE_BOOL,
-	FT_TYPE_INT,     /* int64_t */
-	FT_TYPE_UINT,    /* uint64_t */
-	FT_TYPE_REAL,    /* double */
-	FT_TYPE_TEXT,    /* char[size], terminated */
-	FT_TYPE_BYTES,   /* struct ft_view of binary data, into the message */
-	FT_TYPE_PROBLEM, /* struct ft_problem */
-	FT_TYPE_CONFIG,  /* struct ft_config */
-	FT_TYPE_RAW,     /* struct ft_view of any value: lists and maps read with a cursor */
+	FT_TYPE_INT,      /* int64_t */
+	FT_TYPE_UINT,     /* uint64_t */
+	FT_TYPE_REAL,     /* double */
+	FT_TYPE_TEXT,     /* char[size], terminated */
+	FT_TYPE_BYTES,    /* struct ft_view of binary data, into the message */
+	FT_TYPE_PROBLEM,  /* struct ft_problem */
+	FT_TYPE_PROBLEMS, /* struct ft_problem, as a list: lists of one are all that is known yet */
+	FT_TYPE_CONFIG,   /* struct ft_config */
+	FT_TYPE_RAW,      /* struct ft_view of any value: lists and maps read with a cursor */
 };
 
 enum { FT_OPTIONAL = 0, FT_REQUIRED = 1 };
@@ -55,6 +56,7 @@ int ft_decode(const struct ft_message *message, struct ft_view data, void *body,
 #define FT_C_TEXT(name, size) char name[size];
 #define FT_C_BYTES(name, size) struct ft_view name;
 #define FT_C_PROBLEM(name, size) struct ft_problem name;
+#define FT_C_PROBLEMS(name, size) struct ft_problem name;
 #define FT_C_CONFIG(name, size) struct ft_config name;
 #define FT_C_RAW(name, size) struct ft_view name;
 #define FT_STRUCT_MEMBER(type, name, size, required) FT_C_##type(name, size)

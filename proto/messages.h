@@ -8,10 +8,10 @@
 #include "proto/codec.h"
 
 enum {
-	FT_PROTOCOL_MIN = 1, /* of the client road */
-	FT_PROTOCOL_MAX = 1,
-	FT_RUNNER_PROTOCOL_MIN = 1,
-	FT_RUNNER_PROTOCOL_MAX = 1,
+	FT_PROTOCOL_MIN = 2, /* of the client road */
+	FT_PROTOCOL_MAX = 2,
+	FT_RUNNER_PROTOCOL_MIN = 2,
+	FT_RUNNER_PROTOCOL_MAX = 2,
 	FT_DEVICE_ID_SIZE = 32, /* "cpu:0", "cuda:1", "0000:c1:00.0" */
 	FT_HASH_SIZE = 33,      /* 128 bits in hexadecimal, with the NUL */
 	FT_UUID_SIZE = 37,
@@ -129,7 +129,7 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 #define FT_JOB(F)                                                                                         \
 	F(UINT, job, 0, FT_REQUIRED)                                                                      \
 	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                      \
-	F(PROBLEM, problem, 0, FT_REQUIRED)                                                               \
+	F(PROBLEMS, problems, 0, FT_REQUIRED) /* a list; one, so far */                                   \
 	F(TEXT, device, FT_DEVICE_ID_SIZE,                                                                \
 	        FT_REQUIRED)            /* where it runs or ran; while queued, where it may */            \
 	F(BOOL, named, 0, FT_OPTIONAL)  /* the device was: no equal one runs it */                        \

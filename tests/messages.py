@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-KINDS = {"BOOL": "bool", "INT": "int", "UINT": "uint", "REAL": "real", "BYTES": "bytes", "PROBLEM": "problem",
+KINDS = {"BOOL": "bool", "INT": "int", "UINT": "uint", "REAL": "real", "BYTES": "bytes", "PROBLEM": "problem", "PROBLEMS": "list of problem",
          "CONFIG": "config"}
 
 

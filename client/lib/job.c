@@ -59,7 +59,7 @@ void job_show(const struct ft_job *job, const char *store, struct flytune_job *s
 	shown->rounds = job->rounds;
 	shown->waiters = job->waiters;
 	shown->restarts = job->restarts;
-	shown->field_count = values_show(&job->problem, shown->field);
+	shown->field_count = values_show(&job->problems, shown->field);
 	snprintf(shown->cause, sizeof shown->cause, "%s",
 	        job->cause[0] != '\0' ? job->cause
 	                : job->check  ? "check"

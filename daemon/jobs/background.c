@@ -383,7 +383,7 @@ static void go_on(struct background *background, struct device *device)
 			return;
 		if (target_admit(&target, background->devices, job != NULL ? job->kernel : candidate->kernel,
 		            job != NULL ? job->device : candidate->device,
-		            job != NULL ? &job->problem : &candidate->problem, NULL) != 0 ||
+		            job != NULL ? &job->problems : &candidate->problem, NULL) != 0 ||
 		        target.device->state != DEVICE_READY) {
 			if (devices_probing(background->devices))
 				return; /* it is heard of again when they are settled */

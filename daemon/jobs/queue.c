@@ -101,7 +101,7 @@ static bool has_key(struct queue *queue, struct job *job)
 	if (job->keyed || job->looked)
 		return job->keyed;
 	job->looked = true;
-	if (target_admit(&target, queue->devices, job->info.kernel, job->info.device, &job->info.problem,
+	if (target_admit(&target, queue->devices, job->info.kernel, job->info.device, &job->info.problems,
 	            NULL) == 0 &&
 	        target.key.device != 0) {
 		job->key = target.key;
@@ -115,7 +115,7 @@ static struct job *find_same(struct queue *queue, const struct target *target)
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
 		if (job->state <= JOB_STOPS && !job->cancelled && has_key(queue, job) &&
 		        store_key_equal(&job->key, &target->key) &&
-		        ft_problem_equal(&job->info.problem, &target->problem))
+		        ft_problem_equal(&job->info.problems, &target->problem))
 			return job;
 	}
 	return NULL;
@@ -197,7 +197,7 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 		memcpy(job->info.device, target->device->shown.id, sizeof(job->info.device));
 		memcpy(job->home, job->info.device, sizeof(job->home));
 		job->info.named = ask->named;
-		job->info.problem = target->problem;
+		job->info.problems = target->problem;
 		job->info.owner = ask->user;
 		job->info.created_at_ns = ft_wall_ns();
 		job->info.priority = ask->priority;

@@ -125,8 +125,8 @@ static bool find_target(struct sweep *sweep, struct ft_error *error)
 {
 	struct target found;
 
-	if (target_admit(&found, sweep->devices, sweep->job->kernel, sweep->job->device, &sweep->job->problem,
-	            error) != 0)
+	if (target_admit(&found, sweep->devices, sweep->job->kernel, sweep->job->device,
+	            &sweep->job->problems, error) != 0)
 		return false;
 	if (sweep->identity == 0)
 		sweep->target = found;

@@ -28,7 +28,7 @@ static void method_hello(void *group, struct session *session, const struct ft_e
 		        "the client speaks protocol %" PRIu64 " to %" PRIu64
 		        ", this daemon (%s) speaks %d to %d: upgrade the %s",
 		        hello.min, hello.max, FLYTUNE_VERSION, FT_PROTOCOL_MIN, FT_PROTOCOL_MAX,
-		        hello.max < FT_PROTOCOL_MIN ? "client" : "daemon");
+		        hello.max < FT_PROTOCOL_MIN ? "client (libflytune-client, flytunectl)" : "daemon");
 		session_refuse(session, envelope->id, &error);
 		return;
 	}

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/host/lock.h"
+#include "daemon/store/record.h"
 
 #define LOCK_NAME "lock"
 #define INITIALISED_NAME "initialised"
@@ -183,9 +184,11 @@ int directory_open(struct directory *directory, const char *path, struct ft_erro
 		refuse_access(directory, errno, error);
 		goto failed;
 	}
-	if (sign_lock(directory, error) != 0)
-		goto failed;
+	/* A store that will be refused is left as it is to the last byte. */
 	read_markers(directory);
+	if ((directory->format == 0 || directory->format == RECORD_FORMAT) &&
+	        sign_lock(directory, error) != 0)
+		goto failed;
 	return 0;
 failed:
 	directory_close(directory, false);

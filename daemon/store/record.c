@@ -258,12 +258,7 @@ enum {
 	ANSWER_ELEMENTS = 5,
 	PIN_ELEMENTS = 3,
 	WINNER_ELEMENTS = 13,
-	WINNER_ELEMENTS_GAIN = 11,  /* without how much was seen, and the class */
-	WINNER_ELEMENTS_BUSY = 10,  /* nor the gain's bound */
-	WINNER_ELEMENTS_BEFORE = 9, /* nor whether it was disturbed */
 	IMPORT_ELEMENTS = 10,
-	IMPORT_ELEMENTS_GAIN = 8,  /* without how much was seen, and the class */
-	IMPORT_ELEMENTS_BEFORE = 6 /* nor the gain's bound, and whether it is settled */
 };
 
 void record_write_pin(struct ft_writer *writer, const struct store_pin *pin)
@@ -317,21 +312,16 @@ static bool read_winner(struct ft_cursor *cursor, struct store_winner *winner)
 	uint32_t elements;
 
 	winner->set = !ft_read_nil(cursor);
-	winner->busy = false;
-	winner->gain_least_ppm = winner->seen_ppm = winner->order_class = 0;
 	if (!winner->set)
 		return true;
-	return take_array(cursor, &elements) && elements >= WINNER_ELEMENTS_BEFORE &&
-	        elements <= WINNER_ELEMENTS && read_config(cursor, &winner->config) &&
-	        record_read_u32(cursor, &winner->identity) &&
+	return take_array(cursor, &elements) && elements == WINNER_ELEMENTS &&
+	        read_config(cursor, &winner->config) && record_read_u32(cursor, &winner->identity) &&
 	        record_read_u32(cursor, &winner->rule_revision) && take_uint(cursor, &winner->space_hash) &&
 	        take_uint(cursor, &winner->time_ps) && take_uint(cursor, &winner->default_time_ps) &&
 	        take_uint(cursor, &winner->tuned_at_ns) && ft_read_bool(cursor, &winner->conclusive) &&
-	        take_uint(cursor, &winner->job) &&
-	        (elements < WINNER_ELEMENTS_BUSY || ft_read_bool(cursor, &winner->busy)) &&
-	        (elements < WINNER_ELEMENTS_GAIN || take_uint(cursor, &winner->gain_least_ppm)) &&
-	        (elements < WINNER_ELEMENTS ||
-	                (take_uint(cursor, &winner->seen_ppm) && take_uint(cursor, &winner->order_class)));
+	        take_uint(cursor, &winner->job) && ft_read_bool(cursor, &winner->busy) &&
+	        take_uint(cursor, &winner->gain_least_ppm) && take_uint(cursor, &winner->seen_ppm) &&
+	        take_uint(cursor, &winner->order_class);
 }
 
 void record_write_import(struct ft_writer *writer, const struct store_import *import)
@@ -360,21 +350,14 @@ static bool read_import(struct ft_cursor *cursor, struct store_import *import)
 	import->set = !ft_read_nil(cursor);
 	if (!import->set)
 		return true;
-	import->gain_least_ppm = import->seen_ppm = import->order_class = 0;
-	import->unsettled = false;
-	return take_array(cursor, &elements) &&
-	        (elements == IMPORT_ELEMENTS || elements == IMPORT_ELEMENTS_GAIN ||
-	                elements == IMPORT_ELEMENTS_BEFORE) &&
+	return take_array(cursor, &elements) && elements == IMPORT_ELEMENTS &&
 	        read_config(cursor, &import->config) &&
 	        ft_read_text_into(cursor, import->origin, sizeof(import->origin)) &&
 	        ft_read_text_into(cursor, import->identity, sizeof(import->identity)) &&
 	        take_uint(cursor, &import->time_ps) && take_uint(cursor, &import->default_time_ps) &&
-	        take_uint(cursor, &import->at_ns) &&
-	        (elements == IMPORT_ELEMENTS_BEFORE ||
-	                (take_uint(cursor, &import->gain_least_ppm) &&
-	                        ft_read_bool(cursor, &import->unsettled))) &&
-	        (elements < IMPORT_ELEMENTS ||
-	                (take_uint(cursor, &import->seen_ppm) && take_uint(cursor, &import->order_class)));
+	        take_uint(cursor, &import->at_ns) && take_uint(cursor, &import->gain_least_ppm) &&
+	        ft_read_bool(cursor, &import->unsettled) && take_uint(cursor, &import->seen_ppm) &&
+	        take_uint(cursor, &import->order_class);
 }
 
 void record_write_answer(struct ft_writer *writer, const struct record_answer *answer)

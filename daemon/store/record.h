@@ -10,7 +10,7 @@
 #include "daemon/store/trials.h"
 
 enum {
-	RECORD_FORMAT = 1,  /* of the whole store: kinds, keys, and what they mean */
+	RECORD_FORMAT = 2,  /* of the whole store: kinds, keys, and what they mean */
 	RECORD_VERSION = 1, /* of a value's body */
 	RECORD_CHECKSUM_SIZE = 8,
 

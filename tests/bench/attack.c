@@ -69,7 +69,7 @@ static struct bytes read_file(const char *path, const struct bytes *before)
 
 static struct bytes hello(void)
 {
-	struct ft_hello_request request = {.min = 1, .max = 1, .name = "attack"};
+	struct ft_hello_request request = {.min = FT_PROTOCOL_MIN, .max = FT_PROTOCOL_MAX, .name = "attack"};
 	struct bytes bytes = {.data = need(malloc(256))};
 	struct ft_writer writer;
 

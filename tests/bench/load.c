@@ -194,7 +194,7 @@ static void ask(const struct target *target, struct peer *peer)
 
 static void greet(const struct target *target, struct peer *peer)
 {
-	struct ft_hello_request hello = {.min = 1, .max = 1, .name = "bench"};
+	struct ft_hello_request hello = {.min = FT_PROTOCOL_MIN, .max = FT_PROTOCOL_MAX, .name = "bench"};
 	struct ft_writer writer;
 	struct ft_view message;
 	struct ft_envelope reply;

@@ -56,7 +56,7 @@ def readers():
 def requests():
     job = {"job": 3}
     good = {
-        "hello": {"min": 1, "max": 1, "name": "flytunectl/0.1"},
+        "hello": {"min": 2, "max": 2, "name": "flytunectl/0.1"},
         "lookup": {"kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "generation": "u:1", "tune_on_miss": True},
         "tune": {"kernel": "rmsnorm", "problem": PROBLEM, "force": True, "priority": -5, "budget_ns": 10**9},
         "wait": job, "cancel": job, "jobs": {}, "watch": job,
@@ -103,7 +103,7 @@ def requests():
 
 def runners():
     hello = {
-        "protocol": 1, "runner": "example 1", "identity": "compiler=1", "files": ["/usr/lib/libexample.so"],
+        "protocol": 2, "runner": "example 1", "identity": "compiler=1", "files": ["/usr/lib/libexample.so"],
         "devices": [{"id": "cpu:0", "kind": "cpu", "name": "CPU", "arch": "x86-64-v3", "identity": "arch=x86-64-v3",
                      "units": 4, "memory": 2**33, "cache": 2**25}],
         "kernels": [{"name": "rmsnorm", "revision": 1, "source": "0" * 32, "scale": "m",
@@ -123,7 +123,7 @@ def runners():
         "members": [{"config": CONFIG, "code": "ab", "verified": True, "samples": [81000, 0, 82000]},
                     {"config": CONFIG, "status": "wrong"}]}))
     keep("runner", "space-request", request("space", {"kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0"}))
-    keep("runner", "hello-request", request("hello", {"min": 1, "max": 1, "code_dir": "/x", "memory_cap": 1}))
+    keep("runner", "hello-request", request("hello", {"min": 2, "max": 2, "code_dir": "/x", "memory_cap": 1}))
     keep("runner", "cancel", notice("cancel", {"job": 1}))
     event = {"job": 1, "trial": 0}
     events = [{"event": "begin", "stage": "build"}, {"event": "built", "code": "ab", "registers": 40, "build_ns": 5},

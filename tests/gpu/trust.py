@@ -115,7 +115,7 @@ class Runner:
                                         env={**os.environ, "FLYTUNE_TEST_FAULT": fault})
         theirs.close()
         self.socket, self.held, self.number = ours, b"", 0
-        hello, _ = self.ask("hello", min=1, max=1, code_dir=code_dir or args.code_dir)
+        hello, _ = self.ask("hello", min=2, max=2, code_dir=code_dir or args.code_dir)
         if not hello["devices"]:
             sys.exit(f"no device: {hello.get('reason')}")
         self.device = hello["devices"][0]

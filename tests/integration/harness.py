@@ -104,7 +104,7 @@ class Peer:
         self.next = 1
         self.notices = []
         try:
-            self.hello = self.call("hello", min=1, max=1, name=name) if hello else None
+            self.hello = self.call("hello", min=2, max=2, name=name) if hello else None
         except BaseException:
             self.close()
             raise

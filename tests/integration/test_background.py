@@ -38,7 +38,7 @@ def jobs(daemon):
 def order(daemon):
     """The rows of the problems whose sweeps have begun, in that order."""
     begun = [job for job in jobs(daemon) if job["started_at"]]
-    return [job["problem"]["m"] for job in sorted(begun, key=lambda job: job["job"])]
+    return [job["problems"][0]["m"] for job in sorted(begun, key=lambda job: job["job"])]
 
 
 def test_a_miss_is_tuned_when_nothing_else_is_to_do(daemons, runner):
@@ -81,7 +81,7 @@ def test_the_most_asked_goes_first_and_near_shapes_together(daemons, runner):
     runner.write("load 0")
     tuned(daemon, m=1)
     done = sorted(jobs(daemon), key=lambda job: job["job"])
-    assert [(job["problem"]["m"], job["problem"]["n"]) for job in done] == \
+    assert [(job["problems"][0]["m"], job["problems"][0]["n"]) for job in done] == \
         [(64, 4096), (32, 4096), (64, 2048), (1, 4096)]
 
 
@@ -190,7 +190,7 @@ def granted(daemon, runner):
     daemon.start()
     for m in (8192, 512, 64):
         tuned(daemon, m=m)
-    assert [job["problem"]["m"] for job in jobs(daemon)] == [8192, 512, 64]
+    assert [job["problems"][0]["m"] for job in jobs(daemon)] == [8192, 512, 64]
     assert all(job["cause"] == "miss" for job in jobs(daemon))
 
 

@@ -256,7 +256,7 @@ class World:
     def check_jobs(self, life, after):
         crowded = sum(job["state"] in OVER for job in after.jobs.values()) >= ENDED_KEPT - 8
         for number, job in {**self.before.jobs, **after.jobs}.items():
-            self.owner[number] = tuple(sorted(job["problem"].items()))
+            self.owner[number] = tuple(sorted(job["problems"][0].items()))
         for number, job in self.before.jobs.items():
             now = after.jobs.get(number)
             assert now is not None or crowded, f"job {number} is lost: {job}"

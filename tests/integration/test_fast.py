@@ -155,7 +155,7 @@ def test_a_flood_is_answered_whole_and_in_order(daemon):
 def test_the_board_travels_with_the_first_hello_only(daemon):
     with daemon.peer(hello=False) as peer:
         for number in (1, 2):
-            peer.send(msgpack.packb([0, number, "hello", {"min": 1, "max": 1, "board": True}]))
+            peer.send(msgpack.packb([0, number, "hello", {"min": 2, "max": 2, "board": True}]))
             data, descriptors, _, _ = harness.socket.recv_fds(peer.socket, 4096, 4)
             reply = msgpack.unpackb(data)[3]
             assert (len(descriptors), reply.get("descriptors", 0)) == ((1, 1) if number == 1 else (0, 0))

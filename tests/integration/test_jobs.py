@@ -44,7 +44,7 @@ def test_a_wait_goes_on_with_the_same_store_and_takes_no_other_for_it(daemons, r
     assert command.returncode == 1, f"{output}{complaint}"
     assert f"job {job} is of another store" in complaint and store in complaint
     listed = daemon.ctl("jobs").json["jobs"]
-    assert [each["problem"]["m"] for each in listed] == [2]
+    assert [each["problems"][0]["m"] for each in listed] == [2]
     assert how == "rescue" or listed[0]["job"] == job, "the number came again"
 
 
@@ -68,7 +68,7 @@ def test_a_number_with_its_store_is_refused_by_another(daemons, runner, other):
             assert refused.value.error["field"] == "store" and refused.value.error["value"] == store
             assert refused.value.error["bound"] == daemon.status()["store"]
         # A number that a person typed means the store that is there.
-        assert peer.call("jobs", job=job)["jobs"][0]["problem"]["m"] == (2 if other else 64)
+        assert peer.call("jobs", job=job)["jobs"][0]["problems"][0]["m"] == (2 if other else 64)
 
 
 def test_a_watch_of_one_job_does_not_go_on_with_another_store(daemons, runner):

@@ -179,7 +179,7 @@ def test_those_who_had_not_been_let_in_are_answered_as_well(daemon):
     waiting = []
     for _ in range(20):
         peer = harness.Peer(daemon.path, hello=False)
-        peer.ask("hello", min=1, max=1)
+        peer.ask("hello", min=2, max=2)
         peer.ask("lookup", kernel="rmsnorm", problem=problem())
         waiting.append(peer)
     daemon.process.send_signal(15)

@@ -297,7 +297,7 @@ def test_without_a_free_descriptor_the_daemon_neither_spins_nor_dies(daemons, ru
     # Who waited is let in, when there is room again.
     for peer in waiting:
         with contextlib.suppress(BrokenPipeError):  # of one that was told before that there is none, and closed
-            peer.sendall(b"\x94\x00\x01\xa5hello\x82\xa3min\x01\xa3max\x01")
+            peer.sendall(b"\x94\x00\x01\xa5hello\x82\xa3min\x02\xa3max\x02")
         said = peer.recv(4096)
         assert b"flytuned" in said or b"busy" in said
         peer.close()

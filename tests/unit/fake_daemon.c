@@ -348,11 +348,11 @@ static void fill_job(struct ft_job *job, uint64_t number, const char *state)
 	job->job = number;
 	snprintf(job->kernel, sizeof job->kernel, "rmsnorm");
 	ft_problem_set_number(
-	        &job->problem, "m", number < FAKE_JOBS ? 64 : (int64_t)(number - FAKE_JOBS), NULL);
-	ft_problem_set_number(&job->problem, "n", 4096, NULL);
-	ft_problem_set_number(&job->problem, "row_stride", 4096, NULL);
-	ft_problem_set_text(&job->problem, "weight_dtype", "bf16", NULL);
-	ft_problem_set_text(&job->problem, "dtype", "bf16", NULL);
+	        &job->problems, "m", number < FAKE_JOBS ? 64 : (int64_t)(number - FAKE_JOBS), NULL);
+	ft_problem_set_number(&job->problems, "n", 4096, NULL);
+	ft_problem_set_number(&job->problems, "row_stride", 4096, NULL);
+	ft_problem_set_text(&job->problems, "weight_dtype", "bf16", NULL);
+	ft_problem_set_text(&job->problems, "dtype", "bf16", NULL);
 	snprintf(job->device, sizeof job->device, "cpu:0");
 	snprintf(job->state, sizeof job->state, "%s", state);
 	job->trials = 12;
@@ -416,7 +416,7 @@ static void answer_wait(struct fake_session *session, const struct ft_envelope *
 	atomic_fetch_add(&session->fake->waits, 1);
 	assert_int_equal(ft_decode(&ft_job_request_message, request->body, &asked, NULL), 0);
 	fill_job(&job, asked.job, "done");
-	fake_answer(&job.problem, "", &answer);
+	fake_answer(&job.problems, "", &answer);
 	ft_writer_init_growing(&writer, 1 << 20);
 	ft_encode(&writer, &ft_answer_message, &answer);
 	job.answer = (struct ft_view){writer.data, writer.length};
@@ -467,7 +467,7 @@ static void answer_status(struct fake_session *session, const struct ft_envelope
 {
 	struct ft_device_state device = {.id = "cpu:0", .kind = "cpu", .state = "ready", .units = 2};
 	struct ft_status_reply status = {.server = "fake",
-	        .protocol = 1,
+	        .protocol = FT_PROTOCOL_MAX,
 	        .pid = 1,
 	        .store = FAKE_STORE,
 	        .generation = 7,
@@ -494,7 +494,8 @@ static void answer_status(struct fake_session *session, const struct ft_envelope
 
 static void answer_hello(struct fake_session *session, const struct ft_envelope *request)
 {
-	struct ft_hello_reply hello = {.protocol = 1, .server = "fake", .store = FAKE_STORE, .generation = 7};
+	struct ft_hello_reply hello = {
+	        .protocol = FT_PROTOCOL_MAX, .server = "fake", .store = FAKE_STORE, .generation = 7};
 
 	struct ft_hello_request asked;
 	struct ft_writer writer;

@@ -138,12 +138,12 @@ static enum fake_act tell_of_another(
 	assert_int_equal(asked.job, job.job);
 	/* Of another store, the daemon would have refused it. */
 	assert_string_equal(asked.store, FAKE_STORE);
-	ft_problem_set_number(&job.problem, "m", strcmp(flaw, "m") == 0 ? 2 : 512, NULL);
-	ft_problem_set_number(&job.problem, "n", 4096, NULL);
-	ft_problem_set_text(&job.problem, "dtype", strcmp(flaw, "dtype") == 0 ? "f32" : "bf16", NULL);
-	ft_problem_set_text(&job.problem, "weight_dtype", "bf16", NULL);
+	ft_problem_set_number(&job.problems, "m", strcmp(flaw, "m") == 0 ? 2 : 512, NULL);
+	ft_problem_set_number(&job.problems, "n", 4096, NULL);
+	ft_problem_set_text(&job.problems, "dtype", strcmp(flaw, "dtype") == 0 ? "f32" : "bf16", NULL);
+	ft_problem_set_text(&job.problems, "weight_dtype", "bf16", NULL);
 	if (strcmp(flaw, "field") != 0)
-		ft_problem_set_number(&job.problem, "row_stride", 4096, NULL);
+		ft_problem_set_number(&job.problems, "row_stride", 4096, NULL);
 	if (strcmp(flaw, "kernel") == 0)
 		snprintf(job.kernel, sizeof job.kernel, "softmax");
 	fake_reply(session, request->id, &ft_job_message, &job);

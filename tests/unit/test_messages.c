@@ -107,6 +107,7 @@ static void fill(const struct ft_message *message, void *body, uint64_t *random)
 			        (struct ft_view){.data = (const uint8_t *)"\x92\x01\xa1x", .length = 4};
 			break;
 		case FT_TYPE_PROBLEM:
+		case FT_TYPE_PROBLEMS:
 			ft_problem_set_number(problem, "m", (int64_t)number, NULL);
 			ft_problem_set_text(problem, "dtype", "bf16", NULL);
 			break;

@@ -355,49 +355,9 @@ static void too_many_knob_names_fail_the_write_and_not_the_process(void **state)
 	trials_free(trials);
 }
 
-static void a_winner_of_before_was_not_disturbed(void **state)
-{
-	struct ft_writer writer;
-	struct ft_writer slot;
-	uint8_t nil = 0xc0;
-	struct store_winner winner = {.set = true, .identity = 3, .conclusive = true, .busy = true, .job = 7};
-	struct store_answer answer = {.winner.busy = true};
-
-	(void)state;
-	ft_writer_init_growing(&writer, 1 << 16);
-	ft_writer_init_growing(&slot, 1 << 16);
-	record_write_winner(&slot, &winner);
-	/* Thirteen elements, the last four of which are one byte each. */
-	assert_int_equal(slot.data[0], 0x9d);
-	slot.data[0] = 0x99;
-	record_write_answer(&writer,
-	        &(struct record_answer){.generation = 2,
-	                .problem = {(const uint8_t[]){0x90}, 1},
-	                .pin = {&nil, 1},
-	                .winner = {slot.data, slot.length - 4},
-	                .import = {&nil, 1}});
-	assert_true(record_read_answer((struct ft_view){writer.data, writer.length}, &answer));
-	assert_true(answer.winner.set && answer.winner.conclusive && answer.winner.job == 7);
-	assert_false(answer.winner.busy);
-	/* What was written between the two said that, and no bound of the gain. */
-	slot.data[0] = 0x9a;
-	ft_writer_reset(&writer);
-	record_write_answer(&writer,
-	        &(struct record_answer){.generation = 2,
-	                .problem = {(const uint8_t[]){0x90}, 1},
-	                .pin = {&nil, 1},
-	                .winner = {slot.data, slot.length - 3},
-	                .import = {&nil, 1}});
-	assert_true(record_read_answer((struct ft_view){writer.data, writer.length}, &answer));
-	assert_true(answer.winner.busy && answer.winner.gain_least_ppm == 0);
-	ft_writer_free(&slot);
-	ft_writer_free(&writer);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(a_winner_of_before_was_not_disturbed),
 	        cmocka_unit_test(keys_sort_by_scale_and_history_newest_first),
 	        cmocka_unit_test(the_layout_of_a_key_is_as_documented),
 	        cmocka_unit_test(any_flipped_bit_or_wrong_place_shows),

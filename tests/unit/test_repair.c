@@ -48,7 +48,7 @@ static struct place *place_with_answers(uint64_t count)
 {
 	struct place *place = place_new();
 	struct store_batch *batch;
-	struct ft_job job = {.job = 1, .problem = some_problem(1, 1)};
+	struct ft_job job = {.job = 1, .problems = some_problem(1, 1)};
 	uint32_t id;
 
 	place_open(place);
@@ -671,11 +671,11 @@ static void a_newer_store_is_refused_and_left_byte_for_byte(void **state)
 
 	(void)state;
 	place_file(place, "initialised", path, sizeof(path));
-	save_file(path, "flytune store, format 2\n", 24);
+	save_file(path, "flytune store, format 3\n", 24);
 	refuse_untouched(place, "newer flytune");
 	assert_int_equal(store_check(place->path, report, sizeof(report), &place->error), -1);
 	assert_non_null(strstr(place->error.message, "newer flytune"));
-	save_file(path, "flytune store, format 1\n", 24);
+	save_file(path, "flytune store, format 2\n", 24);
 
 	/* The same said by the store itself. */
 	assert_int_equal(mdb_env_create(&env), 0);
@@ -690,7 +690,7 @@ static void a_newer_store_is_refused_and_left_byte_for_byte(void **state)
 		ft_writer_init_growing(&value, 4096);
 		record_start(&value);
 		ft_write_array(&value, 2);
-		ft_write_uint(&value, 2);
+		ft_write_uint(&value, RECORD_FORMAT + 1);
 		ft_write_text(&value, "unheard of");
 		record_seal(&value, key.data, key.length);
 		MDB_val at = {key.length, key.data}, data = {value.length, value.data};

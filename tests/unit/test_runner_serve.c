@@ -289,7 +289,7 @@ static void expect_failure(struct link *link, const char *code)
 
 static void greet(struct link *link)
 {
-	struct ft_runner_hello_request hello = {.min = 1, .max = 1};
+	struct ft_runner_hello_request hello = {.min = FT_RUNNER_PROTOCOL_MIN, .max = FT_RUNNER_PROTOCOL_MAX};
 	struct ft_envelope envelope;
 	ask(link, "hello", &ft_runner_hello_request_message, &hello);
 	assert_true(hear(link, &envelope));
@@ -501,7 +501,7 @@ static void hello_must_come_first_and_share_a_version(void **state)
 {
 	struct link link;
 	struct ft_space_request space = {.kernel = "rmsnorm", .problem = problem_of(64), .device = "cpu:0"};
-	struct ft_runner_hello_request hello = {.min = 2, .max = 9};
+	struct ft_runner_hello_request hello = {.min = FT_RUNNER_PROTOCOL_MAX + 1, .max = 9};
 	(void)state;
 	link_open(&link, plain);
 	ask(&link, "space", &ft_space_request_message, &space);
@@ -517,7 +517,7 @@ static void hello_must_come_first_and_share_a_version(void **state)
 static void hello_tells_devices_identity_and_schema(void **state)
 {
 	struct link link;
-	struct ft_runner_hello_request hello = {.min = 1, .max = 3};
+	struct ft_runner_hello_request hello = {.min = 1, .max = FT_RUNNER_PROTOCOL_MAX + 1};
 	struct ft_runner_hello_reply reply;
 	struct ft_runner_device device;
 	struct ft_runner_kernel kernel;
@@ -531,7 +531,7 @@ static void hello_tells_devices_identity_and_schema(void **state)
 	assert_true(hear(&link, &envelope));
 	assert_null(envelope.error.data);
 	assert_int_equal(ft_decode(&ft_runner_hello_reply_message, envelope.body, &reply, NULL), 0);
-	assert_int_equal(reply.protocol, 1);
+	assert_int_equal(reply.protocol, FT_RUNNER_PROTOCOL_MAX);
 	assert_string_equal(reply.identity, "made=up");
 	struct ft_cursor cursor = ft_cursor_of(reply.devices.data, reply.devices.length);
 	assert_true(ft_read_array(&cursor, &count) && count == 1 && ft_read_view(&cursor, &view));

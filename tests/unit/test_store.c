@@ -300,7 +300,7 @@ static bool see_job(void *data, const struct ft_job *job)
 
 static struct ft_job some_job(uint64_t id, const char *state)
 {
-	struct ft_job job = {.job = id, .problem = some_problem(1, 64), .priority = -3};
+	struct ft_job job = {.job = id, .problems = some_problem(1, 64), .priority = -3};
 
 	strcpy(job.kernel, "rmsnorm");
 	strcpy(job.device, "cpu:0");

@@ -148,7 +148,7 @@ static void write_one(struct writing *writing)
 	struct trials *trials = trials_new(20);
 	struct store_batch *batch = store_batch_new(store);
 	struct written *written = calloc(1, sizeof(*written));
-	struct ft_job job = {.job = store_next_job(store), .problem = problem};
+	struct ft_job job = {.job = store_next_job(store), .problems = problem};
 	char name[32];
 	uint32_t id;
 

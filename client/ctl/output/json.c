@@ -149,7 +149,9 @@ void json_job(struct document *json, const char *name, const struct flytune_job 
 	document_text(json, "state", flytune_state_word(job->state));
 	json_text(json, "stage", job->stage);
 	document_text(json, "kernel", job->kernel);
-	json_values(json, "problem", job->field, job->field_count);
+	document_array(json, "problems");
+	json_values(json, NULL, job->field, job->field_count);
+	document_end(json);
 	json_text(json, "device", job->device);
 	document_text(json, "reason", job->reason);
 	document_integer(json, "priority", job->priority);

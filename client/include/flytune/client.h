@@ -317,7 +317,7 @@ struct flytune_job {
 	uint64_t rounds, waiters, restarts; /* of measuring; clients that wait for it; of its runner */
 	char kernel[FLYTUNE_KERNEL_SIZE];
 	uint32_t field_count;
-	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of the problem */
+	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of its problem; of the first, if it has several */
 };
 FLYTUNE_DEFINE_INIT(flytune_job);
 

@@ -28,12 +28,35 @@ static bool read_format(const struct pages *pages, struct record_meta *meta)
 	return false;
 }
 
-static int refuse_format(const struct startup *startup, uint64_t format, struct ft_error *error)
+/* As the store itself says it; 0: it cannot be told. */
+static uint64_t format_of(int data)
 {
+	enum pages_state state;
+	struct record_meta meta;
+	struct pages pages;
+
+	return pages_open(&pages, data, &state, NULL) == 0 && state == PAGES_OPEN &&
+	                read_format(&pages, &meta)
+	        ? meta.format
+	        : 0;
+}
+
+/* 0 passes: it is not known. */
+static int check_format(const char *path, uint64_t format, struct ft_error *error)
+{
+	if (format == 0 || format == RECORD_FORMAT)
+		return 0;
+	if (format > RECORD_FORMAT)
+		return ft_fail(error, FT_E_STORE,
+		        "the store in %.100s has format %" PRIu64
+		        ", from a newer flytune; this one knows format %d",
+		        path, format, RECORD_FORMAT);
 	return ft_fail(error, FT_E_STORE,
-	        "the store in %s has format %" PRIu64 ", %s; this flytune knows format %d",
-	        startup->directory->path, format,
-	        format > RECORD_FORMAT ? "from a newer flytune" : "which there never was", RECORD_FORMAT);
+	        "the store in %.100s has format %" PRIu64
+	        ", of flytune 0.1.0, and is left as it is: there, `flytunectl export "
+	        "FILE`; then move the directory away, start this flytune (format %d), and `flytunectl import "
+	        "FILE`",
+	        path, format, RECORD_FORMAT);
 }
 
 /* ---- the seal ---- */
@@ -192,8 +215,8 @@ static int examine_data(
 	int fd;
 
 	*found = FOUND_STORE;
-	if (directory->format > RECORD_FORMAT)
-		return refuse_format(startup, directory->format, error);
+	if (check_format(directory->path, directory->format, error) != 0)
+		return -1;
 	fd = openat(directory->fd, DIRECTORY_DATA, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno != ENOENT)
 		return ft_fail_errno(error, errno, "the store in %s cannot be opened", directory->path);
@@ -218,9 +241,8 @@ static int examine_data(
 		*found = FOUND_DAMAGE;
 		snprintf(reason, size, "the header of its data file is damaged");
 	} else if (read_format(&pages, &meta)) {
-		if (meta.format != RECORD_FORMAT)
-			outcome = refuse_format(startup, meta.format, error);
-		else
+		outcome = check_format(directory->path, meta.format, error);
+		if (outcome == 0)
 			outcome = check_if_needed(startup, &pages, doubt, found, reason, size, error);
 	} else if (!directory->initialised && pages.main.entries == 0) {
 		*found = FOUND_NOTHING; /* ended between LMDB's first page and our first commit */
@@ -235,12 +257,8 @@ done:
 
 static bool is_store(const struct directory *directory, const char *name)
 {
-	enum pages_state state;
-	struct record_meta meta;
-	struct pages pages;
 	int fd = openat(directory->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	bool is = fd >= 0 && pages_open(&pages, fd, &state, NULL) == 0 && state == PAGES_OPEN &&
-	        read_format(&pages, &meta) && meta.format == RECORD_FORMAT;
+	bool is = fd >= 0 && format_of(fd) == RECORD_FORMAT;
 
 	if (fd >= 0)
 		(void)close(fd);
@@ -349,19 +367,15 @@ int store_check(const char *directory_path, char *report, size_t size, struct ft
 	report[0] = '\0';
 	if (directory_look(&directory, directory_path, error) != 0)
 		return -1;
-	if (directory.format > RECORD_FORMAT) {
-		ft_fail(error, FT_E_STORE,
-		        "the store in %s has format %" PRIu32
-		        ", from a newer flytune; this one knows format %d",
-		        directory_path, directory.format, RECORD_FORMAT);
+	if (check_format(directory_path, directory.format, error) != 0)
 		goto done;
-	}
 	fd = openat(directory.fd, DIRECTORY_DATA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0) {
 		ft_fail_errno(error, errno, "the store in %s cannot be opened", directory_path);
 		goto done;
 	}
-	if (repair_check(fd, NULL, &check, error) != 0 || check_seal(&directory, fd, &check, error) != 0)
+	if (check_format(directory_path, format_of(fd), error) != 0 ||
+	        repair_check(fd, NULL, &check, error) != 0 || check_seal(&directory, fd, &check, error) != 0)
 		goto done;
 	snprintf(report, size,
 	        "%" PRIu64 " records are sound (%" PRIu64 " answers, %" PRIu64 " sets of trials, %" PRIu64
