@@ -85,13 +85,16 @@ def sanitize(args):
         print("compute-sanitizer: not installed")
         return True, {"skipped": "not installed"}
     good, results, begin = True, {}, time.time()
-    for name, problem in [("memcheck", p) for p in SANITIZED] + [("racecheck", SANITIZED[0]), ("synccheck", SANITIZED[1])]:
+    for name, problem in [(each, p) for each in ("memcheck", "racecheck") for p in SANITIZED] + [("synccheck", SANITIZED[1])]:
         command = [tool, "--tool", name, "--target-processes", "application-only", "--error-exitcode", "9", args.explore,
                    args.kernel, *options(problem), "--verify-only", "--memory-cap", str(1 << 30), "--code-dir",
                    args.code_dir]
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=max(1.0, begin + 60 - time.time()))
-            words = [line for line in ran.stdout.splitlines() + ran.stderr.splitlines() if "SUMMARY" in line]
+            told = ran.stdout.splitlines() + ran.stderr.splitlines()
+            words = [line for line in told if "SUMMARY" in line]
+            if ran.returncode:  # what it found, not only that it did
+                words += [line for line in told if line.startswith("=========")][:40]
             status = ran.returncode
             if status and not words:
                 words = [(ran.stdout + ran.stderr).strip()[-300:]]

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Two equal GPUs of one host under one daemon: what the second is worth, and what a fault of one costs the other.
+"""Two devices of one host under one daemon: what the second is worth, and what one costs the other.
 
   spread  20 problems, with --device cuda:0 and with both; a fresh store each time, no code and all code kept, runners down at the
           start; the median of the repeats, and its ratio
   wild    one card's runner writes wildly and dies, again and again, while the other sweeps 20 problems: that one loses nothing
+  cpu     needs one GPU: the processor's sweeps by themselves and beside a GPU that sweeps all the while: winners, times, seconds
 
 Prints a table; needs nothing but Python. tests/gpu/run two has the options."""
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import daemon
@@ -145,6 +148,57 @@ def wild(args):
     return {"well": quiet, "wild": beside_wild}
 
 
+CPU_PROBLEMS = [(16, 4096), (256, 4096)]
+
+
+def cpu(args):
+    """The turns alternate; each is a sweep of all configs anew."""
+    gpu = f"{args.kind}:0"
+    found = {problem: {"alone": [], "beside": []} for problem in CPU_PROBLEMS}
+    with tempfile.TemporaryDirectory(prefix="ft.") as folder:
+        served = Daemon(args, folder, "--device", gpu, "--device", "cpu:0", "--runner",
+                        f"cpu={args.build}/kernels/runner/flytune-runner-cpu", "--runner-idle", "60")
+        swept, stop = [0], threading.Event()
+
+        def keep_sweeping():
+            while not stop.is_set():
+                told, _ = served.tune_all(all_problems(args), "--device", gpu, "--force")
+                swept[0] += len(told)
+
+        try:
+            served.await_devices(2)
+            for turn in range(args.repeats):
+                for name in ("alone", "beside")[::1 if turn % 2 == 0 else -1]:
+                    stop.clear()
+                    other = threading.Thread(target=keep_sweeping)
+                    if name == "beside":
+                        other.start()
+                    for problem in CPU_PROBLEMS:
+                        told, took = served.tune_all([(problem[1], [problem[0]])], "--device", "cpu:0", "--force")
+                        print(f"  {problem[0]}x{problem[1]} {name}: {took:.2f} s", flush=True)
+                        found[problem][name].append({
+                            "seconds": took, "sweep_s": told[0]["sweep_s"], "time_us": told[0]["time_us"],
+                            "gain": told[0]["gain"], "winner": ",".join(f"{knob}={value}" for knob, value in told[0]["config"].items())})
+                    stop.set()
+                    if name == "beside":
+                        other.join()
+        finally:
+            stop.set()
+            served.stop()
+    print(f"the processor's sweeps, {args.repeats} each, alone and beside a GPU that swept {swept[0]} problems meanwhile:")
+    print(f"{'m x n':>10} {'':>7} {'winner us':>10} {'low to high':>18} {'gain':>6} {'sweep s':>8} {'waited s':>9}  winners")
+    for problem, sides in found.items():
+        for name, rows in sides.items():
+            times = [row["time_us"] for row in rows]
+            winners = collections.Counter(row["winner"] for row in rows).most_common(2)
+            print(f"{problem[0]:>5}x{problem[1]:<4} {name:>7} {statistics.median(times):>10.2f} {min(times):>8.2f} to {max(times):<7.2f} "
+                  f"{statistics.median(row['gain'] for row in rows):>5.3f} {statistics.median(row['sweep_s'] for row in rows):>8.2f} "
+                  f"{statistics.median(row['seconds'] for row in rows):>9.2f}  "
+                  + "; ".join(f"{count}: {winner}" for winner, count in winners), flush=True)
+    assert swept[0] > 0
+    return {"gpu_sweeps": swept[0], "found": {f"{m}x{n}": sides for (m, n), sides in found.items()}}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder")
@@ -158,7 +212,7 @@ def main():
     results, failed = {}, 0
     for part in args.parts:
         try:
-            results[part] = {"spread": spread, "wild": wild}[part](args)
+            results[part] = {"spread": spread, "wild": wild, "cpu": cpu}[part](args)
         except Exception as error:
             failed += 1
             print(f"FAILED {part}: {type(error).__name__} {str(error)[-600:]}", flush=True)

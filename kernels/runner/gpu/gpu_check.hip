@@ -254,6 +254,7 @@ KERNEL check_rows(const u8 *base, const tensor *tensors, int which, u64 *result,
 		if (thread_index() < half && found[thread_index() + half] > found[thread_index()])
 			found[thread_index()] = found[thread_index() + half];
 	}
+	barrier(); /* compilers let all threads read it */
 	if (thread_index() == 0 && found[0] > 0)
 		raise(result, found[0]);
 }
@@ -319,6 +320,7 @@ KERNEL sign_sets(const u8 *data, i64 quads, i64 stride, i64 sets, u64 *sign)
 			if (thread_index() < half)
 				shared[thread_index()] += shared[thread_index() + half];
 		}
+		barrier(); /* compilers let all threads read it */
 		if (thread_index() == 0)
 			add(sign + set, shared[0]);
 		barrier();
