@@ -345,7 +345,7 @@ static void job_event(void *data, const struct ft_event *event)
 {
 	struct daemon *daemon = data;
 
-	events_add(&daemon->server.watched, event);
+	job_events_add(&daemon->server.watched, event);
 }
 
 static void queue_idle(void *data, struct device *device, bool disturbed)

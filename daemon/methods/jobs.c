@@ -461,6 +461,6 @@ void method_watch(void *group, struct session *session, const struct ft_envelope
 
 	if (!read_job_request(jobs, session, envelope, false, &request))
 		return;
-	events_join(&jobs->context->server->watched, session, request.job);
+	job_events_join(&jobs->context->server->watched, session, request.job);
 	session_reply(session, envelope->id, &ft_empty_message, &reply);
 }

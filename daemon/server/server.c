@@ -34,7 +34,7 @@ static void drained(struct server *server)
 	if (!uv_is_closing((uv_handle_t *)&server->sweeper))
 		uv_close((uv_handle_t *)&server->sweeper, NULL);
 	turns_stop(&server->turns);
-	events_forget(&server->watched);
+	job_events_forget(&server->watched);
 	session_common_free(&server->common);
 	server->events->drained(server->data);
 }
@@ -59,7 +59,7 @@ static void session_closed(void *data, struct session *session)
 	struct server *server = data;
 
 	server->events->closed(server->data, session);
-	events_leave(&server->watched, session);
+	job_events_leave(&server->watched, session);
 	if (session->previous != NULL)
 		session->previous->next = session->next;
 	else
@@ -156,7 +156,7 @@ static bool session_owed(void *data, struct session *session)
 {
 	struct server *server = data;
 
-	if (events_tell(&server->watched, session))
+	if (job_events_tell(&server->watched, session))
 		return true;
 	return server->events->owed(server->data, session);
 }
@@ -611,7 +611,7 @@ void server_stop(struct server *server)
 	uv_close((uv_handle_t *)&server->give_back, NULL);
 	close_listener(server);
 	for (struct session *session = server->first; session != NULL; session = session->next) {
-		events_leave(&server->watched, session);
+		job_events_leave(&server->watched, session);
 		session_finish(session);
 	}
 	if (server->count == 0)

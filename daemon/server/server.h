@@ -9,7 +9,7 @@
 #include "daemon/host/deadline.h"
 #include "daemon/server/client_limits.h"
 #include "daemon/server/session.h"
-#include "daemon/server/events.h"
+#include "daemon/server/job_events.h"
 #include "daemon/host/watch.h"
 
 struct server_events {
@@ -47,7 +47,7 @@ struct server {
 	uint32_t most; /* since memory was given back */
 	struct client_limits limits;
 	struct turns turns;
-	struct events watched;
+	struct job_events watched;
 	uint64_t accepted;
 	uint64_t undescribed; /* were refused for want of a descriptor */
 	struct session_common common;

@@ -9,7 +9,7 @@
  *   writer.c       the writer thread: commits, failures, opening anew
  *   changes.c      what a batch changes, inside its transaction
  *   rehearsal.c    a write that changes nothing
- *   standing.c     the data file's name, on the writer thread: whether it leads there, and putting it back
+ *   data_file.c    the data file's name, on the writer thread: whether it leads there, and putting it back
  *   garbage.c      old history and stale trials, on the writer thread
  *
  * Two threads. Members below are grouped by who may touch them; what both touch stands under `lock`. The
@@ -256,7 +256,7 @@ int store_clear_rehearsal(struct store *store);
 /* Writes so many bytes and the meta page, and takes them away again. 0, or an error of LMDB. */
 int store_rehearse(struct store *store, uint64_t bytes);
 
-/* standing.c: remembers the file that is open; says whether its name leads to it (FAULT_ROOM: that is not known); and puts it
+/* data_file.c: remembers the file that is open; says whether its name leads to it (FAULT_ROOM: that is not known); and puts it
  * back. Then the environment must be opened anew, in `found` if it moved. */
 void store_know_file(struct store *store);
 enum fault store_stands(const struct store *store, struct ft_error *error);

@@ -1,4 +1,4 @@
-#include "daemon/server/events.h"
+#include "daemon/server/job_events.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ bool session_look(struct session *session)
 }
 
 struct scene {
-	struct events events;
+	struct job_events events;
 	struct session session;
 };
 
@@ -31,13 +31,13 @@ static struct scene *scene_new(uint64_t job)
 
 	assert_non_null(scene);
 	ft_writer_init_growing(&scene->session.out, ft_bounds_large.bytes);
-	events_join(&scene->events, &scene->session, job);
+	job_events_join(&scene->events, &scene->session, job);
 	return scene;
 }
 
 static void scene_free(struct scene *scene)
 {
-	events_leave(&scene->events, &scene->session);
+	job_events_leave(&scene->events, &scene->session);
 	ft_writer_free(&scene->session.out);
 	free(scene);
 }
@@ -47,7 +47,7 @@ static void add(struct scene *scene, uint64_t job, unsigned times)
 	struct ft_event event = {.job = job, .event = "round"};
 
 	for (unsigned i = 0; i < times; i++)
-		events_add(&scene->events, &event);
+		job_events_add(&scene->events, &event);
 }
 
 static unsigned count_told(const struct scene *scene, char missed[FT_REASON_SIZE])
@@ -79,7 +79,7 @@ static unsigned told(struct scene *scene, char missed[FT_REASON_SIZE])
 
 	missed[0] = '\0';
 	do {
-		more = events_tell(&scene->events, &scene->session);
+		more = job_events_tell(&scene->events, &scene->session);
 		count += count_told(scene, missed);
 		ft_writer_reset(&scene->session.out);
 	} while (more);

@@ -1,4 +1,4 @@
-#include "daemon/server/events.h"
+#include "daemon/server/job_events.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,16 +11,16 @@ struct kept_event {
 	uint8_t notice[];
 };
 
-void events_leave(struct events *events, struct session *session)
+void job_events_leave(struct job_events *events, struct session *session)
 {
 	if (session->watching.list == NULL)
 		return;
 	list_leave(&session->watching);
 	if (events->watchers.first == NULL)
-		events_forget(events);
+		job_events_forget(events);
 }
 
-void events_join(struct events *events, struct session *session, uint64_t job)
+void job_events_join(struct job_events *events, struct session *session, uint64_t job)
 {
 	session->watched_job = job;
 	session->watched_to = events->count;
@@ -37,7 +37,7 @@ static bool concerns(const struct session *session, uint64_t job)
 
 /* The oldest gives its place to a new one: who has not read it, and watches what it is about, has missed it. Of one that had
  * no memory nobody knows that any more. */
-static void lose_oldest(struct events *events)
+static void lose_oldest(struct job_events *events)
 {
 	struct kept_event **place = &events->kept[events->count % EVENTS_KEPT];
 
@@ -53,7 +53,7 @@ static void lose_oldest(struct events *events)
 	*place = NULL; /* where there is no memory for the new one, it is missed */
 }
 
-void events_add(struct events *events, const struct ft_event *event)
+void job_events_add(struct job_events *events, const struct ft_event *event)
 {
 	struct kept_event **place = &events->kept[events->count % EVENTS_KEPT];
 	struct ft_writer writer;
@@ -96,7 +96,7 @@ static void tell_missed(struct session *session)
 	ft_encode(&session->out, &ft_event_message, &event);
 }
 
-bool events_tell(const struct events *events, struct session *session)
+bool job_events_tell(const struct job_events *events, struct session *session)
 {
 	if (session->watching.list == NULL)
 		return false;
@@ -115,7 +115,7 @@ bool events_tell(const struct events *events, struct session *session)
 	return session->watched_to < events->count;
 }
 
-void events_forget(struct events *events)
+void job_events_forget(struct job_events *events)
 {
 	for (size_t i = 0; i < EVENTS_KEPT; i++) {
 		free(events->kept[i]);
