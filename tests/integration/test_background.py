@@ -307,7 +307,7 @@ def test_what_is_asked_most_is_upgraded_first(daemons, runner):
     runner.write(NEW, "load 0")
     tuned(daemon, m=16)
     ups = [job for job in jobs(daemon) if job["priority"] < -100]
-    assert ups[0]["problem"]["m"] == 64
+    assert ups[0]["problems"][0]["m"] == 64
 
 
 def test_a_grown_space_measures_its_new_members_and_no_loser(daemons, runner):
