@@ -135,19 +135,10 @@ static struct pace *pace_of(struct background *background, struct worker *worker
 	return pace;
 }
 
-/* Each time for longer. */
-static void lengthen(struct backoff *pause, uint64_t first_ns, uint64_t most_ns)
-{
-	pause->length_ns = pause->length_ns == 0  ? first_ns
-	        : 2 * pause->length_ns <= most_ns ? 2 * pause->length_ns
-	                                          : most_ns;
-	pause->until_ns = ft_monotonic_ns() + pause->length_ns;
-}
-
 /* It is left alone for a while; others go on. */
 static void pause_worker(struct pace *pace)
 {
-	lengthen(&pace->pause, pace->background->options->background_wait_ns, away_max_ns);
+	backoff_lengthen(&pace->pause, pace->background->options->background_wait_ns, away_max_ns);
 }
 
 /* Whether its device is here and like this one, and none works on it; one whose device is not stays until it is heard
@@ -446,8 +437,8 @@ void background_swept(struct background *background, const struct target *target
 	pace->pause = (struct backoff){0};
 	if (strcmp(job->state, "done") != 0) {
 		if (candidate != NULL)
-			lengthen(&candidate->pause, FAILED_FIRST * background->options->background_wait_ns,
-			        failed_max_ns);
+			backoff_lengthen(&candidate->pause,
+			        FAILED_FIRST * background->options->background_wait_ns, failed_max_ns);
 		background->least = NULL;
 		return;
 	}

@@ -3,6 +3,7 @@
 #define FLYTUNE_DAEMON_CANDIDATE_H
 
 #include "daemon/answers/target.h"
+#include "daemon/jobs/backoff.h"
 
 enum candidate_cause {
 	CANDIDATE_MISS,
@@ -13,12 +14,6 @@ enum candidate_cause {
 };
 
 extern const char *const candidate_cause_words[CANDIDATE_CAUSES];
-
-/* Until when something that failed is not tried again. */
-struct backoff {
-	uint64_t until_ns;  /* monotonic */
-	uint64_t length_ns; /* of the last; the next is twice as long, until it works. 0: it has not failed */
-};
 
 struct candidate {
 	struct store_key key; /* of today's devices; all zero in one that was read */

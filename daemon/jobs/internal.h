@@ -17,6 +17,7 @@
 #ifndef FLYTUNE_DAEMON_JOBS_INTERNAL_H
 #define FLYTUNE_DAEMON_JOBS_INTERNAL_H
 
+#include "daemon/jobs/backoff.h"
 #include "daemon/jobs/queue.h"
 #include "daemon/jobs/sweep_state.h"
 
@@ -32,6 +33,7 @@ struct active {
 	struct store_key last; /* of the sweep before, for those of the same kind to follow it */
 	uint32_t last_owner;
 	uint64_t last_created_ns;
+	struct backoff rest;    /* its runner failed: equal devices go first */
 	struct sweep_end found; /* by the sweep whose job ends, until that is stored */
 	bool refused;           /* the store did not take that, and is tried again */
 };
@@ -59,6 +61,9 @@ void queue_make_way(struct active *active);
 void queue_show_holder(const struct active *active);
 /* A job has its device no more. */
 void queue_leave_device(struct job *job);
+/* A sweep ended there. Where its runner failed the device rests, as long as an equal one can work; true if one is to try the
+ * job. */
+bool queue_note_runner(struct active *active, const struct sweep_end *found);
 
 /* ---- queue_end.c ---- */
 

@@ -31,6 +31,9 @@ struct arrival {
 	bool joined;
 };
 
+/* On so many devices a job is tried whose runners fail. */
+enum { LOST_MAX = 3 };
+
 struct job {
 	struct job *next;
 	struct ft_job info; /* its answer is a view of `answer` */
@@ -52,8 +55,9 @@ struct job {
 	struct queue *queue;
 	char home
 	        [FT_DEVICE_ID_SIZE]; /* the device that it was asked for; an equal one may work it unless it was named */
-	struct active *active; /* what works it */
-	struct active *way;    /* what makes way for it */
+	const struct worker *lost[LOST_MAX]; /* whose runners failed at it; what is not full ends with NULL */
+	struct active *active;               /* what works it */
+	struct active *way;                  /* what makes way for it */
 };
 
 struct job *job_new(struct queue *queue);

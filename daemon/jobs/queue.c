@@ -416,6 +416,8 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot make a timer: %s", uv_strerror(status));
 	queue->retry.data = queue;
+	(void)uv_timer_init(loop, &queue->rested);
+	queue->rested.data = queue;
 	queue_pump(queue);
 	return 0;
 }
@@ -436,6 +438,7 @@ void queue_stop(struct queue *queue)
 	}
 	queue_call_pauses(queue, &error);
 	uv_close((uv_handle_t *)&queue->retry, NULL);
+	uv_close((uv_handle_t *)&queue->rested, NULL);
 }
 
 void queue_free(struct queue *queue)

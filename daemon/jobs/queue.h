@@ -1,5 +1,6 @@
 /* The queue: every job that is waiting, running or lately ended, kept in the store, worked one at a time on
  * each device. Equal devices share the queue: a job that names none of them goes to the first that is free.
+ * One whose runner failed then rests, each time for longer, while another can work; what it failed at goes to another.
  *
  * One sweep serves all who asked for the same problem on equal devices. Nothing is told before its commit:
  * a job exists for its owner once the store has it, and has ended once the store says so. */
@@ -49,6 +50,7 @@ struct queue {
 	const struct worker *let; /* on which one background job may start */
 	bool paused;
 	struct pause *pauses; /* who waits until nothing runs */
+	uv_timer_t rested;    /* until a device whose runner failed is tried again */
 	uv_timer_t retry;     /* of a final commit that the store refused */
 	uint32_t retry_ms;    /* until the next attempt: twice the one before */
 	bool retry_waits;

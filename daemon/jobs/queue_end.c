@@ -199,6 +199,20 @@ fail:
 	end_committed(job, 0, &error);
 }
 
+/* With the devices on which it was tried before. */
+static void set_failed(struct job *job, const char *why)
+{
+	char text[sizeof(job->info.reason)];
+	size_t length = (size_t)snprintf(text, sizeof(text), "%.150s", why);
+
+	for (int i = 0; i < LOST_MAX && job->lost[i] != NULL; i++) {
+		if (job->lost[i] != job->active->worker)
+			length += (size_t)snprintf(text + length, sizeof(text) - length,
+			        "; its runner failed on %s too", job->lost[i]->device);
+	}
+	job_set_outcome(job, JOB_FAILED, job->lost[1] != NULL ? text : why);
+}
+
 void queue_sweep_ended(void *data, const struct sweep_end *found)
 {
 	struct active *active = data;
@@ -206,6 +220,7 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 	struct job *job = active->running;
 	const enum sweep_outcome outcome = found->outcome;
 	struct trials *trials = found->trials;
+	bool elsewhere;
 
 	job->info.stage[0] = '\0';
 	if (!bug_unless(queue->log, job->state == JOB_RUNS || job->state == JOB_STOPS,
@@ -214,21 +229,24 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 		trials_free(trials);
 		return;
 	}
-	/* A device that moved, or one that is needed elsewhere: what was measured is stored, and the job goes on
-	 * later. */
+	/* A device that moved, one that is needed elsewhere, or one whose runner failed: what was measured is stored, and the
+	 * job goes on later. */
+	elsewhere = queue_note_runner(active, found);
 	if (!job->cancelled &&
-	        (outcome == SWEEP_MOVED || (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS))) {
+	        (outcome == SWEEP_MOVED || elsewhere ||
+	                (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS))) {
 		trials_free(trials);
 		job->keyed = job->keyed && outcome != SWEEP_MOVED;
 		(void)queue_go(job, JOB_WAITS);
-		if (outcome == SWEEP_CANCELLED)
+		if (outcome != SWEEP_MOVED)
 			queue_report(queue, job, "queued");
 		queue_leave_device(job);
 		queue_pump(queue);
 		return;
 	}
 	(void)queue_go(job, JOB_ENDS);
-	job->away = outcome == SWEEP_FAILED && strcmp(found->why.code, FT_E_UNAVAILABLE) == 0;
+	job->away = (outcome == SWEEP_FAILED || outcome == SWEEP_LOST) &&
+	        strcmp(found->why.code, FT_E_UNAVAILABLE) == 0;
 	active->found = *found;
 	if (outcome == SWEEP_HELD)
 		job->winner = found->held;
@@ -244,6 +262,6 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 	else if (outcome == SWEEP_CANCELLED || outcome == SWEEP_MOVED)
 		job_set_outcome(job, JOB_CANCELLED, "cancelled; what was measured is kept");
 	else
-		job_set_outcome(job, JOB_FAILED, found->why.message);
+		set_failed(job, found->why.message);
 	queue_commit_end(job);
 }

@@ -4,11 +4,15 @@
 #include <string.h>
 
 #include "daemon/host/bug.h"
+#include "daemon/host/timer.h"
 #include "daemon/jobs/internal.h"
 #include "proto/clock.h"
 
 /* Jobs of one command come within this time. */
 static const uint64_t together_ns = 10000000000;
+
+/* A device whose runner failed rests for so long, at first and at the most. */
+static const uint64_t rest_first_ns = 1000000000, rest_last_ns = 300000000000;
 
 /* Where others may use all of the device, one round at a time with a wait after each would be all that came of making
  * way: nothing would ever be done. */
@@ -139,6 +143,42 @@ static bool waits(const struct job *job, bool background)
 	return job->state == JOB_WAITS && job->stored && job_is_background(job) == background;
 }
 
+static bool rests(const struct queue *queue, const struct device *device, uint64_t now_ns)
+{
+	const struct active *active = queue->active[device->worker->number];
+
+	return active != NULL && active->rest.until_ns > now_ns;
+}
+
+static bool was_lost(const struct job *job, const struct worker *worker)
+{
+	for (int i = 0; i < LOST_MAX; i++) {
+		if (job->lost[i] == worker)
+			return true;
+	}
+	return false;
+}
+
+/* Leaves it to an equal device: its own runner failed, at this job or lately, and another's did not. Without a job: whether it
+ * would leave any. */
+static bool yields(const struct queue *queue, const struct device *device, const struct job *job)
+{
+	const struct devices *devices = queue->devices;
+	uint64_t now_ns = ft_monotonic_ns();
+	bool lost = job != NULL && was_lost(job, device->worker);
+	bool tired = rests(queue, device, now_ns);
+
+	for (uint32_t i = 0; i < devices->count && (lost || tired); i++) {
+		const struct device *other = devices->device[i];
+
+		if (other->worker != device->worker && devices_equal(other, device) &&
+		        (job == NULL || !was_lost(job, other->worker)) &&
+		        (lost || !rests(queue, other, now_ns)))
+			return true;
+	}
+	return false;
+}
+
 /* On its own device; on an equal one where it named none. */
 static bool may_run(const struct queue *queue, const struct job *job, const struct device *device)
 {
@@ -146,9 +186,11 @@ static bool may_run(const struct queue *queue, const struct job *job, const stru
 
 	if (home == NULL) /* it fails, and says why, wherever that is */
 		return !devices_probing(queue->devices);
-	if (home == device)
-		return home->state != DEVICE_PROBING; /* else its runner is still to be heard */
-	return !job->info.named && devices_equal(home, device);
+	if (home == device && home->state == DEVICE_PROBING) /* its runner is still to be heard */
+		return false;
+	if (job->info.named)
+		return home == device;
+	return (home == device || devices_equal(home, device)) && !yields(queue, device, job);
 }
 
 /* One that was cancelled may have its device still when another asks for the same: the new sweep goes on from what it stores. */
@@ -190,6 +232,74 @@ void queue_make_way(struct active *active)
 	sweep_cancel(active->sweep);
 }
 
+/* ---- runners that fail ---- */
+
+static void rest_over(uv_timer_t *timer);
+
+/* The timer runs to the first end of a rest that is still to come. */
+static void await_rest(struct queue *queue)
+{
+	uint64_t now_ns = ft_monotonic_ns(), first_ns = UINT64_MAX;
+
+	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+		const struct active *active = queue->active[i];
+
+		if (active != NULL && active->rest.until_ns > now_ns && active->rest.until_ns < first_ns)
+			first_ns = active->rest.until_ns;
+	}
+	if (first_ns != UINT64_MAX && !queue->stopping)
+		timer_start(&queue->rested, rest_over, timer_ms(first_ns - now_ns));
+}
+
+static void rest_over(uv_timer_t *timer)
+{
+	queue_pump(timer->data);
+	await_rest(timer->data);
+}
+
+static const struct device *device_of(const struct queue *queue, const struct worker *worker)
+{
+	const struct devices *devices = queue->devices;
+
+	for (uint32_t i = 0; i < devices->count; i++) {
+		if (devices->device[i]->worker == worker)
+			return devices->device[i];
+	}
+	return NULL;
+}
+
+bool queue_note_runner(struct active *active, const struct sweep_end *found)
+{
+	struct queue *queue = active->queue;
+	struct job *job = active->running;
+	const struct device *device = device_of(queue, active->worker);
+	int lost = 0;
+
+	if (found->outcome == SWEEP_MOVED || found->outcome == SWEEP_CANCELLED)
+		return false; /* which says nothing of the runner */
+	if (found->outcome != SWEEP_LOST) {
+		active->rest = (struct backoff){0};
+		return false;
+	}
+	backoff_lengthen(&active->rest, rest_first_ns, rest_last_ns);
+	await_rest(queue);
+	while (lost < LOST_MAX && job->lost[lost] != NULL)
+		lost++;
+	if (lost < LOST_MAX)
+		job->lost[lost] = active->worker;
+	if (device != NULL && yields(queue, device, NULL))
+		log_line(queue->log, LOG_LEVEL_WARNING,
+		        "device rests device=%s for_s=%.3g: its runner failed, and an equal device can work",
+		        device->shown.id, (double)active->rest.length_ns / 1e9);
+	if (device == NULL || job->info.named || lost + 1 >= LOST_MAX || !yields(queue, device, job))
+		return false;
+	(void)snprintf(job->info.reason, sizeof(job->info.reason), "its runner failed on %s: %.160s",
+	        device->shown.id, found->why.message);
+	log_line(queue->log, LOG_LEVEL_NOTICE, "job waits for an equal device job=%" PRIu64 ": %s",
+	        job->info.job, job->info.reason);
+	return true;
+}
+
 /* ---- giving out ---- */
 
 static void start(struct active *active, struct job *job, const struct device *device)
@@ -200,6 +310,7 @@ static void start(struct active *active, struct job *job, const struct device *d
 		return;
 	take_device(active, job, devices_find(queue->devices, job->home, NULL) != NULL ? device : NULL);
 	job->info.started_at_ns = ft_wall_ns();
+	job->info.reason[0] = '\0';
 	log_line(queue->log, LOG_LEVEL_INFO, "job started job=%" PRIu64 " kernel=%s device=%s", job->info.job,
 	        job->info.kernel, job->info.device);
 	queue_report(queue, job, "started");
@@ -267,7 +378,7 @@ bool queue_is_busy(struct queue *queue, struct device *device)
 	struct active *active = active_of(queue, device->worker);
 
 	return active == NULL || !is_free(active) || queue->stopping || queue->paused ||
-	        next_job(active, device, false) != NULL;
+	        yields(queue, device, NULL) || next_job(active, device, false) != NULL;
 }
 
 bool queue_works_on(const struct queue *queue, const struct store_key *key)

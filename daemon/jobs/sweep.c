@@ -203,14 +203,14 @@ void sweep_runner_gone(
 		return;
 	}
 	if (cause == RUNNER_UNSTARTED) {
-		sweep_finish(sweep, SWEEP_FAILED, why);
+		sweep_finish(sweep, SWEEP_LOST, why);
 		return;
 	}
 	if (cause != RUNNER_ASKED) {
 		sweep->job->restarts++;
 		/* One config may hang; where one after another seems to, it is not theirs. */
 		if (sweep->cuts >= UNBLAMED_MAX) {
-			sweep_finish(sweep, SWEEP_FAILED, why);
+			sweep_finish(sweep, SWEEP_LOST, why);
 			return;
 		}
 		if (sweep->phase == SWEEP_RUNS && sweep->busy >= 0) {
@@ -227,7 +227,7 @@ void sweep_runner_gone(
 			sweep_store_trials(sweep);
 			sweep->unblamed = 0;
 		} else if (++sweep->unblamed >= UNBLAMED_MAX) {
-			sweep_finish(sweep, SWEEP_FAILED, why);
+			sweep_finish(sweep, SWEEP_LOST, why);
 			return;
 		}
 		(void)sweep_note_event(sweep, "restarted");

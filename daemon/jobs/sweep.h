@@ -12,6 +12,7 @@
 enum sweep_outcome {
 	SWEEP_DECIDED,
 	SWEEP_FAILED,
+	SWEEP_LOST, /* its runner cannot be had, or failed without a config at fault: an equal device may do better */
 	SWEEP_CANCELLED,
 	SWEEP_MOVED, /* the device's identity changed under it: to be queued again */
 	SWEEP_HELD,  /* a check found that the stored winner still holds: nothing new is to be kept */

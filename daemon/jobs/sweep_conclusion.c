@@ -204,6 +204,13 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 	sweep_finish(sweep, SWEEP_DECIDED, NULL);
 }
 
+/* What this device or its driver could not give, and an equal one may; else it is the problem that is refused. */
+static bool is_of_device(const struct ft_error *failure)
+{
+	return strcmp(failure->code, FT_E_UNAVAILABLE) == 0 || strcmp(failure->code, FT_E_MEMORY) == 0 ||
+	        strcmp(failure->code, FT_E_SYSTEM) == 0;
+}
+
 void sweep_replied(void *data, struct ft_view view, const struct ft_error *failure)
 {
 	struct sweep *sweep = data;
@@ -220,9 +227,12 @@ void sweep_replied(void *data, struct ft_view view, const struct ft_error *failu
 		        error.message);
 		return;
 	}
-	if (failure != NULL)
-		sweep_fail(sweep, "%s", failure->message);
-	else if (sweep->cancelled)
+	if (failure != NULL) {
+		(void)ft_fail(&error, FT_E_RUNNER, "%s", failure->message);
+		sweep_finish(sweep, is_of_device(failure) ? SWEEP_LOST : SWEEP_FAILED, &error);
+		return;
+	}
+	if (sweep->cancelled)
 		sweep_finish(sweep, SWEEP_CANCELLED, NULL);
 	else if (strcmp(reply.outcome, "no_time") == 0)
 		end_without_time(sweep, reply.needs_ns);

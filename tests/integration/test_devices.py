@@ -87,6 +87,54 @@ def test_a_runners_death_costs_the_other_device_nothing(two, runner, gates):
     assert [device for device, _ in sweeps(runner)].count("cpu:1") == 1
 
 
+def broken(gates):
+    """The first device waits at its gate once; the runner of the second fails at each sweep."""
+    return [*TWO, f"on cpu:0 at sweep once gate {gates[0]}", "on cpu:1 at sweep exit 3"]
+
+
+def test_a_device_whose_runner_keeps_dying_takes_no_jobs_from_one_that_works(two, runner, gates):
+    runner.write(*broken(gates))
+    with two.peer() as peer, two.peer() as watcher:
+        watcher.call("watch")
+        numbers = [tune(peer, m) for m in (8, 16, 32, 64, 128)]
+        gates[0].arrived()
+        told = watcher.event(lambda event: event["event"] == "queued" and event.get("reason"))
+        assert told["job"] == numbers[1] and told["state"] == "queued" and told["reason"].startswith("its runner failed on cpu:1: ")
+        assert job(peer, told["job"])["reason"] == told["reason"]
+        gates[0].release()
+        for number in numbers:
+            assert ended(peer, number)["device"] == "cpu:0"
+        assert "its runner failed" not in job(peer, numbers[1])["reason"]
+    assert "device rests device=cpu:1" in two.log() and f"job waits for an equal device job={numbers[1]}" in two.log()
+
+
+def test_a_device_whose_runner_failed_works_again_after_its_rest(two, runner, gates):
+    runner.write(*broken(gates))
+    with two.peer() as peer:
+        numbers = [tune(peer, m) for m in (8, 16)]
+        gates[0].arrived()
+        two.heard("device rests device=cpu:1")
+        runner.write(*TWO)
+        numbers.append(tune(peer, 32))
+        assert ended(peer, numbers[2])["device"] == "cpu:1"
+        assert job(peer, numbers[1])["state"] == "queued", "it waits for one that it was not lost on"
+        gates[0].release()
+        for number in numbers[:2]:
+            assert ended(peer, number)["device"] == "cpu:0"
+
+
+def test_a_job_whose_runner_fails_on_each_device_fails_and_names_them(two, runner):
+    runner.write(*TWO, "at sweep exit 3")
+    with two.peer() as peer:
+        told = peer.call("wait", job=tune(peer, 8))
+        assert told["state"] == "failed" and told["device"] == "cpu:1", told
+        assert told["reason"].endswith("; its runner failed on cpu:0 too"), told
+        told = peer.call("wait", job=tune(peer, 16, device="cpu:1"))
+        assert told["state"] == "failed" and "too" not in told["reason"], "it named its device"
+        runner.write(*TWO)
+        ended(peer, tune(peer, 8))
+
+
 def test_a_job_runs_on_the_device_that_it_names(two, runner, gates):
     with two.peer() as peer:
         first, second, third = tune(peer, 64, device="cpu:1"), tune(peer, 128, device="cpu:1"), tune(peer, 256)
