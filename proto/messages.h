@@ -184,7 +184,7 @@ FT_DECLARE_MESSAGE(trials_request, FT_TRIALS_REQUEST)
 
 #define FT_TRIAL(F)                                                                                        \
 	F(CONFIG, config, 0, FT_REQUIRED)                                                                  \
-	F(TEXT, status, 16, FT_REQUIRED) /* ok, wrong, failed, timeout, same_code_as, pruned, waiting */   \
+	F(TEXT, status, 16, FT_REQUIRED) /* …, waiting, suspect: see admin.h */                          \
 	F(BOOL, is_default, 0, FT_OPTIONAL)                                                                \
 	F(BOOL, is_winner, 0, FT_OPTIONAL)                                                                 \
 	F(BOOL, tied, 0, FT_OPTIONAL)    /* within the band of the best */                                 \

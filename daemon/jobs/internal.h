@@ -11,6 +11,7 @@
  *   sweep.c             its life: from a job to what it found
  *   sweep_space.c       the space, the part of it that is tried, and what the runner is asked
  *   sweep_events.c      what the runner says while it sweeps
+ *   sweep_suspects.c    configs that a runner ended with
  *   sweep_conclusion.c  what comes of it when the runner has ended
  *   sweep_progress.c    trials to the store, events after their commit
  *   sweep_budget.c      what of the time counts, and what is left */
@@ -91,6 +92,9 @@ enum {
 
 struct sweep_note; /* an event that waits for its commit */
 
+/* What a device did right since a runner ended last. */
+enum sweep_shown { SWEEP_SHOWN_NOTHING, SWEEP_SHOWN_BUILT, SWEEP_SHOWN_RUN };
+
 struct sweep {
 	struct devices *devices;
 	struct store *store;
@@ -110,6 +114,7 @@ struct sweep {
 	int64_t busy; /* the trial that the runner began last, -1 if none */
 	enum options_stage busy_stage;
 	bool force;     /* not yet applied */
+	bool retry;     /* and what failed is tried again: someone asked for it */
 	bool discarded; /* old times were, and the store is not told yet */
 	bool check;     /* only the stored winner and the default are timed, and nothing is stored */
 	bool checking;  /* its times are in memory, and go on after a runner failed */
@@ -122,8 +127,13 @@ struct sweep {
 	uint32_t cuts;               /* starts that did not end within the budget */
 	bool rejected;               /* in this start one was found wrong that had been timed */
 	bool cancelled;
-	unsigned unblamed; /* runner failures, one after another, that no config can be blamed for */
-	unsigned let_go;   /* ends of the runner since the last round that the daemon asked for */
+	unsigned unblamed; /* runner failures, one after another, that no config can be suspected for */
+	unsigned strikes;  /* those with a config, one after another, and nothing shown between */
+	enum sweep_shown shown;
+	bool others_done; /* but for suspects, all was timed */
+	int64_t judged;   /* the suspect that is tried once more, -1 if none */
+	bool left_alone;  /* there is no time to try suspects */
+	unsigned let_go;  /* ends of the runner since the last round that the daemon asked for */
 	uint64_t
 	        began_ns; /* since when the clock runs, monotonic: from the start of the runner; 0: it does not */
 	uint64_t wait_ns;    /* since when the runner waits for others, monotonic; 0: it does not */
@@ -188,6 +198,24 @@ bool sweep_tries(const struct sweep *sweep, uint32_t index);
 bool sweep_try_extended(struct sweep *sweep, const struct ft_decision *decision);
 /* The first that the runner is asked. */
 void sweep_ask_space(struct sweep *sweep);
+
+/* Has the runner sweep the members. */
+void sweep_ask(struct sweep *sweep);
+
+/* ---- sweep_suspects.c ---- */
+
+/* Its runner ended with a config. False if that is the device's fault, as far as can be told. */
+bool sweep_strike(struct sweep *sweep, enum runner_cause cause, const struct ft_error *why);
+/* The runner is done with the suspect that was tried once more, and is still there. */
+void sweep_leave_suspect(struct sweep *sweep);
+/* The others are done: tries the next suspect. False if there is none, or no time. */
+bool sweep_try_suspect(struct sweep *sweep);
+/* In a new runner, once the others were done. */
+void sweep_go_on_with_suspects(struct sweep *sweep);
+/* Whether the default is to show once more, before others are tried, that the device works. */
+bool sweep_wants_proof(const struct sweep *sweep);
+/* What of the time left is kept for them. */
+uint64_t sweep_suspects_share(const struct sweep *sweep, uint64_t left_ns);
 
 /* ---- sweep_events.c ---- */
 

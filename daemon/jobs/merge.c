@@ -49,6 +49,8 @@ struct trials *trials_merge(const struct target *target, struct trials *known, c
 			taken[before] = true;
 			if (trial->status == TRIAL_PRUNED)
 				trial->status = TRIAL_WAITING;
+			if (trial->status == TRIAL_WAITING && trial->struck)
+				trial->status = TRIAL_SUSPECT; /* it was to be tried once more */
 			if (known->winner == before && pruned[i][0] == '\0')
 				trials->winner = (int32_t)i;
 		}
@@ -103,7 +105,14 @@ bool trials_complete(const struct trials *trials, uint32_t members)
 	return true;
 }
 
-void trials_forget_times(struct trials *trials)
+/* A verdict that a sick device, or a machine without memory, may have come to. */
+static bool may_be_retried(const struct trial *trial)
+{
+	return trial->status == TRIAL_FAILED || trial->status == TRIAL_TIMEOUT ||
+	        trial->status == TRIAL_SUSPECT;
+}
+
+void trials_forget_times(struct trials *trials, bool retry)
 {
 	trials->rounds = 0;
 	trials->winner = -1;
@@ -116,6 +125,10 @@ void trials_forget_times(struct trials *trials)
 		trial->dropped = false;
 		trial->dropped_round = 0;
 		trial->verified = false;
+		if (retry && may_be_retried(trial)) {
+			trial->status = TRIAL_WAITING;
+			trial->struck = false;
+		}
 		if (trial->status == TRIAL_WAITING)
 			trial->reason[0] = '\0';
 	}

@@ -11,7 +11,8 @@ struct trials *trials_merge(const struct target *target, struct trials *known, c
         const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t default_index);
 /* Whether they have a winner, and none of the first `members` is still to be tried. */
 bool trials_complete(const struct trials *trials, uint32_t members);
-/* A forced sweep times everything again; what was built stays built, and what failed stays failed. */
-void trials_forget_times(struct trials *trials);
+/* A forced sweep times everything again, and with `retry` tries again what failed. What was built stays built, and what was
+ * wrong, be it once, stays wrong. */
+void trials_forget_times(struct trials *trials, bool retry);
 
 #endif

@@ -151,13 +151,17 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 
 	sweep->job = job;
 	sweep->force = job->force && !job->begun;
+	sweep->retry = job->force && job->cause[0] == '\0';
 	sweep->discarded = false;
 	sweep->check = job->check;
 	sweep->subset = job->subset;
 	sweep->checking = false;
 	sweep->cancelled = false;
 	sweep->cuts = 0;
-	sweep->unblamed = sweep->let_go = 0;
+	sweep->unblamed = sweep->let_go = sweep->strikes = 0;
+	sweep->shown = SWEEP_SHOWN_NOTHING;
+	sweep->left_alone = sweep->others_done = false;
+	sweep->judged = -1;
 	sweep->began_ns = sweep->wait_ns = sweep->spent_ns = 0;
 	sweep->busy = -1;
 	sweep->target = (struct target){0};
@@ -195,6 +199,8 @@ void sweep_settled(struct sweep *sweep, const struct runner_slot *slot)
 void sweep_runner_gone(
         struct sweep *sweep, const struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
+	struct ft_event *event;
+
 	if (sweep->worker != worker || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
 		return;
 	sweep_stop_clock(sweep);
@@ -214,23 +220,23 @@ void sweep_runner_gone(
 			return;
 		}
 		if (sweep->phase == SWEEP_RUNS && sweep->busy >= 0) {
-			struct trial *trial = &sweep->trials->trial[sweep->busy];
-
-			/* What the runner said of it before it went tells more. */
-			if (trial->status != TRIAL_FAILED || trial->reason[0] == '\0')
-				(void)snprintf(trial->reason, sizeof(trial->reason),
-				        "its runner failed in stage %s: %.180s",
-				        options_stage_word(sweep->busy_stage), why->message);
-			trial->status = cause == RUNNER_LATE ? TRIAL_TIMEOUT : TRIAL_FAILED;
-			sweep_note_trial(sweep, (uint32_t)sweep->busy);
-			sweep_out_after_timing(sweep, trial);
-			sweep_store_trials(sweep);
 			sweep->unblamed = 0;
+			if (!sweep_strike(sweep, cause, why)) {
+				sweep_fail(sweep,
+				        "its runner failed with %u configs in a row, which none of them is "
+				        "to blame for: "
+				        "%.200s",
+				        sweep->strikes, why->message);
+				return;
+			}
 		} else if (++sweep->unblamed >= UNBLAMED_MAX) {
 			sweep_finish(sweep, SWEEP_LOST, why);
 			return;
 		}
-		(void)sweep_note_event(sweep, "restarted");
+		event = sweep_note_event(sweep, "restarted");
+		if (event != NULL)
+			(void)snprintf(event->reason, sizeof(event->reason), "%.*s",
+			        (int)sizeof(event->reason) - 1, why->message);
 	} else if (++sweep->let_go > LET_GO_MAX) {
 		sweep_fail(sweep, "its runner was let go %u times before a round was done: %.200s",
 		        sweep->let_go, why->message);

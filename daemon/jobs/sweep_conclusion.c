@@ -26,7 +26,8 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	bool alone = (uint32_t)index == trials->default_index;
 	struct ft_error why;
 
-	if (trials->trial[index].status == TRIAL_WAITING && now->median_ps == 0) {
+	if ((trials->trial[index].status == TRIAL_WAITING || trials->trial[index].status == TRIAL_SUSPECT) &&
+	        now->median_ps == 0) {
 		sweep_fail(sweep, "the budget ended before the winner was timed");
 		return;
 	}
@@ -99,8 +100,10 @@ static uint32_t count_unreached(const struct sweep *sweep)
 	for (uint32_t i = 0; i < sweep->members; i++) {
 		const struct trial *trial = &sweep->trials->trial[i];
 
-		count += trial->status == TRIAL_WAITING && sweep_tries(sweep, i) && !trial->dropped &&
-		        (!trial->verified || trial->sample_ps == NULL);
+		count += sweep_tries(sweep, i) &&
+		        (trial->status == TRIAL_SUSPECT ||
+		                (trial->status == TRIAL_WAITING && !trial->dropped &&
+		                        (!trial->verified || trial->sample_ps == NULL)));
 	}
 	return count;
 }
@@ -108,7 +111,10 @@ static uint32_t count_unreached(const struct sweep *sweep)
 /* Says how many went for what, and the first thing that a compiler or a check said of one. */
 static void end_without_winner(struct sweep *sweep, const struct ft_decision *decision)
 {
-	static const enum trial_status ends[] = {TRIAL_FAILED, TRIAL_WRONG, TRIAL_TIMEOUT, TRIAL_SAME_CODE};
+	static const enum trial_status ends[] = {
+	        TRIAL_FAILED, TRIAL_WRONG, TRIAL_TIMEOUT, TRIAL_SAME_CODE, TRIAL_SUSPECT};
+	static const char *const words[] = {"failed", "were wrong", "took too long",
+	        "had the code of another", "were left out, since a runner ended with them"};
 	uint32_t count[sizeof(ends) / sizeof(ends[0])] = {0}, tried = 0;
 	const struct trial *first = NULL;
 	char text[256];
@@ -134,11 +140,8 @@ static void end_without_winner(struct sweep *sweep, const struct ft_decision *de
 	length = (size_t)snprintf(text, sizeof(text), "no config can win: of %u that were tried", tried);
 	for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
 		if (count[k] > 0)
-			length += (size_t)snprintf(text + length, sizeof(text) - length, ", %u %s", count[k],
-			        ends[k] == TRIAL_FAILED            ? "failed"
-			                : ends[k] == TRIAL_WRONG   ? "were wrong"
-			                : ends[k] == TRIAL_TIMEOUT ? "took too long"
-			                                           : "had the code of another");
+			length += (size_t)snprintf(
+			        text + length, sizeof(text) - length, ", %u %s", count[k], words[k]);
 	}
 	if (count_unreached(sweep) > 0)
 		(void)snprintf(text + length, sizeof(text) - length, ", %u were not reached in the budget",
@@ -162,12 +165,17 @@ static void end_without_time(struct sweep *sweep, uint64_t needs_ns)
 	        (needs + second_ns - 1) / second_ns);
 }
 
-static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
+/* `in_part`: runners ended, and there was no time to go on. */
+static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply, bool in_part)
 {
 	struct trials *trials = sweep->trials;
 	struct ft_decision decision;
-	uint32_t unreached = count_unreached(sweep);
+	uint32_t unreached;
 
+	sweep->left_alone = sweep->left_alone || in_part;
+	if (sweep_try_suspect(sweep))
+		return;
+	unreached = count_unreached(sweep);
 	trials_decide(
 	        trials, sweep->members, sweep->options->band_ppm, false, true, sweep->standing, &decision);
 	if (decision.verdict == FT_VERDICT_MEASURE)
@@ -192,7 +200,7 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply)
 		add_to_reason(trials, "; %u of %" PRIu64 " configs were not reached in the budget of %.3g s",
 		        unreached, sweep->job->trials, (double)sweep_budget(sweep) / 1e9);
 	note_disturbance(sweep, &decision, reply->interference);
-	if (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner)
+	if (!in_part && (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner))
 		log_line(sweep->log, LOG_LEVEL_WARNING,
 		        "the runner chose otherwise job=%" PRIu64 " runner=%s:%" PRIu64 " daemon=%zu",
 		        sweep->job->job, reply->outcome, reply->winner, decision.winner);
@@ -234,8 +242,8 @@ void sweep_replied(void *data, struct ft_view view, const struct ft_error *failu
 	}
 	if (sweep->cancelled)
 		sweep_finish(sweep, SWEEP_CANCELLED, NULL);
-	else if (strcmp(reply.outcome, "no_time") == 0)
+	else if (strcmp(reply.outcome, "no_time") == 0 && sweep->judged < 0 && sweep->strikes == 0)
 		end_without_time(sweep, reply.needs_ns);
 	else
-		conclude(sweep, &reply);
+		conclude(sweep, &reply, strcmp(reply.outcome, "no_time") == 0);
 }

@@ -146,6 +146,7 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 	}
 	trials->rounds++;
 	sweep->let_go = 0;
+	sweep->shown = SWEEP_SHOWN_RUN;
 	sweep->samples += count;
 	sweep->disturbed += event->disturbed < count ? event->disturbed : count;
 	sweep->busy = -1;
@@ -200,6 +201,8 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 		trial->spills = event->spills;
 		if (!event->cached)
 			trial->build_ns = event->build_ns;
+		if (sweep->shown == SWEEP_SHOWN_NOTHING)
+			sweep->shown = SWEEP_SHOWN_BUILT;
 		sweep_store_trials(sweep);
 	} else if (strcmp(event->event, "same_code") == 0 && waiting) {
 		if (event->other >= sweep->members || event->other == event->trial) {
@@ -214,6 +217,7 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 		sweep_store_trials(sweep);
 	} else if (strcmp(event->event, "verified") == 0 && waiting) {
 		trial->verified = true;
+		sweep->shown = SWEEP_SHOWN_RUN;
 		if (event->error > trial->error)
 			trial->error = event->error;
 		sweep_store_trials(sweep);

@@ -108,15 +108,17 @@ static void write_members(const struct sweep *sweep, struct ft_writer *writer, s
 		sweep->trials->trial[i].confirmed = false;
 		memset(member, 0, sizeof(*member));
 		member->config = trial->config;
-		if (trial->status != TRIAL_WAITING)
-			(void)snprintf(member->status, sizeof(member->status), "%s",
-			        trial_status_word(trial->status));
-		else if (!sweep_tries(sweep, i))
+		if (trial->status == TRIAL_SUSPECT ||
+		        (trial->status == TRIAL_WAITING && !sweep_tries(sweep, i)))
 			(void)snprintf(member->status, sizeof(member->status), "%s",
 			        trial_status_word(TRIAL_PRUNED));
+		else if (trial->status != TRIAL_WAITING)
+			(void)snprintf(member->status, sizeof(member->status), "%s",
+			        trial_status_word(trial->status));
 		memcpy(member->code, trial->code, sizeof(member->code));
 		member->same_as = trial->status == TRIAL_SAME_CODE ? trial->same_as : 0;
-		member->verified = trial->verified;
+		member->verified =
+		        trial->verified && (i != sweep->trials->default_index || !sweep_wants_proof(sweep));
 		member->dropped = trial->dropped;
 		member->served = (int64_t)i == served;
 		ft_writer_reset(&samples);
@@ -132,7 +134,7 @@ static void write_members(const struct sweep *sweep, struct ft_writer *writer, s
 	ft_writer_free(&samples);
 }
 
-static void ask_sweep(struct sweep *sweep)
+void sweep_ask(struct sweep *sweep)
 {
 	struct ft_sweep_request *request = calloc(1, sizeof(*request));
 	struct ft_sweep_member *member = calloc(1, sizeof(*member));
@@ -157,6 +159,7 @@ static void ask_sweep(struct sweep *sweep)
 	request->rounds = sweep->trials->rounds;
 	request->seed = sweep->trials->seed;
 	request->budget_ns = sweep_budget_left(sweep);
+	request->budget_ns -= sweep_suspects_share(sweep, request->budget_ns);
 	if (request->budget_ns < sweep_budget(sweep) / OVERRUN_PART)
 		request->budget_ns = sweep_budget(sweep) / OVERRUN_PART;
 	sweep->given_ns = request->budget_ns;
@@ -204,7 +207,7 @@ bool sweep_try_extended(struct sweep *sweep, const struct ft_decision *decision)
 	if (count_picked(sweep) == picked)
 		return false;
 	sweep_stop_clock(sweep);
-	ask_sweep(sweep);
+	sweep_ask(sweep);
 	return true;
 }
 
@@ -268,10 +271,11 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	free(sweep->picked);
 	sweep->picked = NULL;
 	sweep->extended = false;
+	sweep->judged = -1;
 	if (sweep->check || sweep->subset)
 		pick(sweep);
 	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))
-		trials_forget_times(sweep->trials);
+		trials_forget_times(sweep->trials, sweep->force && sweep->retry);
 	if (sweep->force)
 		sweep->discarded = sweep->job->begun = true;
 	sweep->force = false;
@@ -285,8 +289,9 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	}
 	sweep->trials->winner = -1;
 	trials_progress(sweep->trials, count, &sweep->job->trials, &sweep->job->settled);
+	sweep_go_on_with_suspects(sweep);
 	sweep_store_trials(sweep);
-	ask_sweep(sweep);
+	sweep_ask(sweep);
 }
 
 static void space_replied(void *data, struct ft_view reply, const struct ft_error *failure)

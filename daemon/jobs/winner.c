@@ -89,7 +89,8 @@ uint64_t trials_seen_ppm(const struct trials *trials, uint32_t members)
 		if (trial->status == TRIAL_PRUNED)
 			continue;
 		tried++;
-		seen += trial->status != TRIAL_WAITING || trial->sample_ps != NULL;
+		seen += (trial->status != TRIAL_WAITING && trial->status != TRIAL_SUSPECT) ||
+		        trial->sample_ps != NULL;
 	}
 	return tried > 0 ? seen * 1000000 / tried : 0;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { TRIALS_ELEMENTS = 12, TRIAL_ELEMENTS = 12, TRIAL_NAMES_MAX = 256 };
-enum { TRIAL_VERIFIED = 1, TRIAL_DROPPED = 2 };
+enum { TRIAL_VERIFIED = 1, TRIAL_DROPPED = 2, TRIAL_STRUCK = 4 };
 
 struct knob_names {
 	uint32_t count;
@@ -101,8 +101,9 @@ static void write_trial(
 		record_write_knob(writer, &trial->config.knob[k]);
 	}
 	ft_write_uint(writer, trial->status);
-	ft_write_uint(
-	        writer, (trial->verified ? TRIAL_VERIFIED : 0u) | (trial->dropped ? TRIAL_DROPPED : 0u));
+	ft_write_uint(writer,
+	        (trial->verified ? TRIAL_VERIFIED : 0u) | (trial->dropped ? TRIAL_DROPPED : 0u) |
+	                (trial->struck ? TRIAL_STRUCK : 0u));
 	ft_write_uint(writer, trial->dropped_round);
 	ft_write_uint(writer, trial->same_as);
 	ft_write_text(writer, trial->code);
@@ -191,7 +192,7 @@ static bool read_trial(struct ft_cursor *cursor, const struct name_table *names,
 
 	if (!ft_read_array(cursor, &elements) || elements != TRIAL_ELEMENTS ||
 	        !read_indexed_config(cursor, names, &trial->config) || !record_read_u32(cursor, &status) ||
-	        status > TRIAL_PRUNED || !record_read_u32(cursor, &flags) ||
+	        status > TRIAL_SUSPECT || !record_read_u32(cursor, &flags) ||
 	        !record_read_u32(cursor, &trial->dropped_round) ||
 	        !record_read_u32(cursor, &trial->same_as) ||
 	        !ft_read_text_into(cursor, trial->code, sizeof(trial->code)) ||
@@ -201,6 +202,7 @@ static bool read_trial(struct ft_cursor *cursor, const struct name_table *names,
 	trial->status = (enum trial_status)status;
 	trial->verified = (flags & TRIAL_VERIFIED) != 0;
 	trial->dropped = (flags & TRIAL_DROPPED) != 0;
+	trial->struck = (flags & TRIAL_STRUCK) != 0;
 	if (ft_read_nil(cursor))
 		trial->error = INFINITY;
 	else if (!ft_read_real(cursor, &trial->error))

@@ -10,6 +10,7 @@ static const char *const status_words[] = {
         [TRIAL_TIMEOUT] = "timeout",
         [TRIAL_SAME_CODE] = "same_code_as",
         [TRIAL_PRUNED] = "pruned",
+        [TRIAL_SUSPECT] = "suspect",
 };
 
 enum { STATUS_COUNT = sizeof(status_words) / sizeof(status_words[0]) };

@@ -13,6 +13,7 @@ enum trial_status {
 	TRIAL_TIMEOUT,
 	TRIAL_SAME_CODE, /* as `same_as` */
 	TRIAL_PRUNED,
+	TRIAL_SUSPECT, /* a runner ended while it had it, and whether by its fault is not known: not tried for now */
 };
 
 struct trial {
@@ -20,6 +21,7 @@ struct trial {
 	enum trial_status status;
 	bool verified; /* right before timing */
 	bool dropped;  /* by the decision */
+	bool struck;   /* a runner ended while it had it: the next time it is to blame */
 	/* After the race that ended last, and many of its launches; not kept with the trials. */
 	bool confirmed;
 	uint32_t dropped_round;

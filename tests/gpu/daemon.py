@@ -157,7 +157,7 @@ def inject(args, how):
             daemon.runners_gone(kill=True)
             told, waited = daemon.tune(64, 4096)
             bad = daemon.trials(64, 4096)
-            hit = bad.get("timeout", []) + bad.get("failed", []) + bad.get("wrong", [])
+            hit = bad.get("timeout", []) + bad.get("failed", []) + bad.get("wrong", []) + bad.get("suspect", [])
             assert told["state"] == "done" and len(hit) == 1, (told, hit)
             os.unlink(daemon.fault)
             daemon.runners_gone(kill=True)

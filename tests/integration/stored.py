@@ -1,7 +1,7 @@
 """What a store holds, read without flytune and while no daemon runs, as daemon/store/STORE.md describes it."""
 import msgpack
 
-STATUS = ("waiting", "wrong", "failed", "timeout", "same_code_as", "pruned")
+STATUS = ("waiting", "wrong", "failed", "timeout", "same_code_as", "pruned", "suspect")
 VERIFIED, DROPPED = 1, 2
 
 

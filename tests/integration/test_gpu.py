@@ -63,6 +63,12 @@ def by_status(trials):
     return found
 
 
+def lost_with_runners(trials, verdict):
+    """Those that runners ended with: out for it, or suspects where the budget did not suffice to try them again."""
+    found = by_status(trials)
+    return found.get(verdict, []) + found.get("suspect", [])
+
+
 def restart_runner(gpu):
     """The next sweep gets a new runner, which reads its faults anew."""
     for pid in gpu.runner_pids():
@@ -187,7 +193,7 @@ def test_a_kernel_that_never_ends_costs_one_config(gpu, tmp_path):
     pid = gpu.pid
     job = gpu.tune(**SHAPE)[0]
     assert job["state"] == "done" and gpu.status()["runner_restarts"] >= 1
-    lost = by_status(gpu.trials(**SHAPE))["timeout"]
+    lost = lost_with_runners(gpu.trials(**SHAPE), "timeout")
     assert all(trial["config"]["ROW_THREADS"] == 128 for trial in lost) and len(lost) == 1
     (tmp_path / "fault").unlink()
     restart_runner(gpu)
@@ -202,7 +208,7 @@ def test_a_wild_write_loses_the_device_and_one_config(gpu, tmp_path):
     restart_runner(gpu)
     job = gpu.tune(**SHAPE)[0]
     assert job["state"] == "done" and gpu.status()["runner_restarts"] >= 1
-    failed = by_status(gpu.trials(**SHAPE))["failed"]
+    failed = lost_with_runners(gpu.trials(**SHAPE), "failed")
     assert len(failed) == 1 and "illegal" in failed[0]["reason"]
     (tmp_path / "fault").unlink()
     restart_runner(gpu)
@@ -215,7 +221,7 @@ def test_losses_in_a_row_leave_a_sweep_that_has_nothing_left_to_verify(gpu, tmp_
     (tmp_path / "fault").write_text("wild:BLOCK_THREADS=128,ROW_THREADS=128,WEIGHT=3,waves_per_eu=0")
     restart_runner(gpu)
     assert gpu.tune(m=16, n=4096)[0]["state"] == "done"
-    assert len(by_status(gpu.trials(m=16, n=4096))["failed"]) == 2
+    assert len(lost_with_runners(gpu.trials(m=16, n=4096), "failed")) == 2
 
 
 @pytest.mark.parametrize("how, words", [("wrong", "row 2"), ("outside", "outside of its rows")])

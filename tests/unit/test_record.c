@@ -165,9 +165,10 @@ static struct trials *full_trials(uint32_t count)
 			ft_config_set(&trial->config, "late", -(int64_t)i, NULL);
 		else if (i % 4 == 0)
 			ft_config_set_word(&trial->config, "layout", i % 8 == 0 ? "rows" : "columns", NULL);
-		trial->status = (enum trial_status)(i % 6);
+		trial->status = (enum trial_status)(i % 7);
 		trial->verified = i % 2 == 0;
 		trial->dropped = i % 3 == 0;
+		trial->struck = i % 5 == 0;
 		trial->dropped_round = i;
 		trial->same_as = i / 2;
 		snprintf(trial->code, sizeof(trial->code), "%032x", i);
@@ -262,6 +263,7 @@ static void trials_come_back_whole(void **state)
 		assert_int_equal(a->status, b->status);
 		assert_int_equal(a->verified, b->verified);
 		assert_int_equal(a->dropped, b->dropped);
+		assert_int_equal(a->struck, b->struck);
 		assert_int_equal(a->dropped_round, b->dropped_round);
 		assert_int_equal(a->same_as, b->same_as);
 		assert_string_equal(a->code, b->code);

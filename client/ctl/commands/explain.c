@@ -29,6 +29,11 @@ static bool is(const struct flytune_trial *trial, const char *status)
 	return strcmp(trial->status, status) == 0;
 }
 
+static bool is_out(const struct flytune_trial *trial)
+{
+	return is(trial, "wrong") || is(trial, "failed") || is(trial, "timeout") || is(trial, "suspect");
+}
+
 static void sort_out(struct story *story, const struct flytune_trial *trial)
 {
 	if (trial->is_winner)
@@ -39,7 +44,7 @@ static void sort_out(struct story *story, const struct flytune_trial *trial)
 		story->same_code++;
 	else if (is(trial, "pruned"))
 		story->pruned++;
-	else if (is(trial, "wrong") || is(trial, "failed") || is(trial, "timeout"))
+	else if (is_out(trial))
 		story->failed++;
 	else if (trial->time_ps == 0)
 		story->waiting++;
@@ -207,7 +212,7 @@ static void print_others(const struct story *story)
 	for (size_t i = 0; i < story->count; i++) {
 		const struct flytune_trial *trial = &story->trial[i];
 
-		if (is(trial, "wrong") || is(trial, "failed") || is(trial, "timeout"))
+		if (is_out(trial))
 			printf("  %s: %s: %s\n", config_text(trial, text), trial->status, trial->reason);
 	}
 }

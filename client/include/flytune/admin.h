@@ -76,7 +76,7 @@ FLYTUNE_API void flytune_job_list_free(flytune_job_list *list);
 /* One config on one problem and device, and what was learned of it. */
 struct flytune_trial {
 	size_t size;
-	char status[16]; /* ok, wrong, failed, timeout, same_code_as, pruned, waiting */
+	char status[16]; /* ok, wrong, failed, timeout, same_code_as, pruned, waiting, suspect */
 	int is_default, is_winner;
 	int tied;               /* within the band of the best */
 	uint64_t time_ps;       /* median over the rounds */
