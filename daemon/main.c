@@ -286,7 +286,7 @@ static void store_logs(void *data, int level, const char *message)
 
 /* ---- between the parts ---- */
 
-static void device_settled(void *data, struct runner_slot *slot)
+static void device_settled(void *data, struct runner_slot *slot, bool changed)
 {
 	struct daemon *daemon = data;
 
@@ -294,8 +294,10 @@ static void device_settled(void *data, struct runner_slot *slot)
 		return;
 	if (daemon->queue.running == 0)
 		devices_bury(&daemon->devices);
-	board_change_all(&daemon->board); /* another device may be the first now */
-	subscriptions_changed(&daemon->methods.subscriptions, NULL);
+	if (changed) {
+		board_change_all(&daemon->board); /* another device may be the first now */
+		subscriptions_changed(&daemon->methods.subscriptions, NULL);
+	}
 	queue_settled(&daemon->queue, slot);
 	parked_settled(&daemon->methods.parked);
 	background_settled(&daemon->background, slot);

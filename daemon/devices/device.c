@@ -99,10 +99,10 @@ static void conclude(struct runner_slot *slot)
 		        slot, DEVICE_ABSENT, NULL); /* else there is one default less to be had */
 }
 
-static void settle(struct runner_slot *slot)
+static void settle(struct runner_slot *slot, bool changed)
 {
 	conclude(slot);
-	slot->devices->events->settled(slot->devices->data, slot);
+	slot->devices->events->settled(slot->devices->data, slot, changed);
 }
 
 /* Has a runner say hello: those that run may have been started under other facts. */
@@ -214,7 +214,7 @@ static void said_hello(void *data, struct ft_view reply)
 		runner_rest(&worker->runner);
 	else
 		runner_release(&worker->runner);
-	settle(slot);
+	settle(slot, !same);
 	return;
 drop:
 	store_batch_drop(batch);
@@ -243,11 +243,13 @@ static void went(void *data, enum runner_cause cause, const struct ft_error *why
 		        (++slot->probe_failures < PROBES_MAX && cause != RUNNER_UNSTARTED)) {
 			runner_start(&worker->runner);
 		} else {
+			bool changed = has_device(slot, false);
+
 			devices_drop(devices, slot);
 			slot->failed = true;
 			(void)snprintf(slot->reason, sizeof(slot->reason), "%.*s",
 			        (int)sizeof(slot->reason) - 1, why->message);
-			settle(slot);
+			settle(slot, changed);
 		}
 	}
 	devices->events->runner_gone(devices->data, worker, cause, why);

@@ -92,8 +92,9 @@ struct runner_slot {
 };
 
 struct devices_events {
-	/* A runner said hello and its devices are up to date; or it failed. */
-	void (*settled)(void *data, struct runner_slot *slot);
+	/* A runner said hello and its devices are up to date; or it failed. `changed`: they are not what they were, so that
+	 * lookups may be answered otherwise. */
+	void (*settled)(void *data, struct runner_slot *slot, bool changed);
 	/* What was known of a kind's devices holds no more; `settled` follows. */
 	void (*doubted)(void *data, struct runner_slot *slot);
 	void (*runner_event)(void *data, struct worker *worker, const struct ft_runner_event *event);

@@ -116,6 +116,22 @@ def test_it_holds_while_the_loop_is_flooded(daemon):
     spread("flooded", delays)
 
 
+def test_a_runner_that_is_started_for_a_sweep_leaves_kept_answers_in_force(daemons, runner):
+    daemon = daemons(runner).start()
+    daemon.tune()
+    with daemon.peer() as peer:
+        def kept(**fields):
+            answer = peer.call("lookup", kernel="rmsnorm", problem=problem(**fields))
+            return answer["stripe"], answer["version"]
+        before = kept()
+        (pid,) = daemon.runner_pids()
+        os.kill(pid, 9)
+        job = peer.call("tune", kernel="rmsnorm", problem=problem(n=8192))["job"]
+        assert peer.call("wait", job=job)["state"] == "done"
+        assert pid not in daemon.runner_pids() and kept(n=8192)[0] != before[0]
+        assert kept() == before
+
+
 def test_a_hello_that_makes_no_sense_changes_no_answer(daemons, runner, tmp_path):
     senseless = tmp_path / "senseless"
     runner.write(f"if {senseless} kind hip")
