@@ -36,7 +36,7 @@ struct active {
 	uint64_t last_created_ns;
 	struct backoff rest;    /* its runner failed: equal devices go first */
 	struct sweep_end found; /* by the sweep whose job ends, until that is stored */
-	bool refused;           /* the store did not take that, and is tried again */
+	bool refused;           /* the store did not take that, or what it measured, and is tried again */
 };
 
 static inline bool queue_go(struct job *job, enum job_state next)
@@ -70,6 +70,7 @@ bool queue_note_runner(struct active *active, const struct sweep_end *found);
 
 void queue_commit_end(struct job *job);
 void queue_sweep_ended(void *data, const struct sweep_end *found);
+void queue_sweep_refused(void *data);
 
 /* ---- queue_pause.c ---- */
 

@@ -79,9 +79,36 @@ static void retry_end(uv_timer_t *timer)
 
 	queue->retry_waits = false;
 	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
-		if (queue->active[i] != NULL && queue->active[i]->refused)
-			queue_commit_end(queue->active[i]->running);
+		struct active *active = queue->active[i];
+
+		if (active == NULL || !active->refused)
+			continue;
+		active->refused = false;
+		if (active->running->state == JOB_ENDS)
+			queue_commit_end(active->running);
+		else
+			sweep_store_again(active->sweep);
 	}
+}
+
+/* Of what the store refused. */
+static void retry_later(struct active *active)
+{
+	struct queue *queue = active->queue;
+
+	active->refused = true;
+	if (queue->retry_waits || queue->stopping)
+		return;
+	queue->retry_waits = true;
+	timer_start(&queue->retry, retry_end, queue->retry_ms);
+	queue->retry_ms *= 2;
+	if (queue->retry_ms > RETRY_LAST_MS)
+		queue->retry_ms = RETRY_LAST_MS;
+}
+
+void queue_sweep_refused(void *data)
+{
+	retry_later(data);
 }
 
 void queue_store_mended(struct queue *queue)
@@ -105,15 +132,9 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		if (job->active == NULL || queue->retry_ms == RETRY_FIRST_MS)
 			log_line(queue->log, LOG_LEVEL_WARNING, "result not stored yet job=%" PRIu64 ": %s",
 			        job->info.job, error->message);
-		if (job->active != NULL)
-			job->active->refused = true;
-		if (job->active != NULL && !queue->retry_waits) {
-			queue->retry_waits = true;
-			timer_start(&queue->retry, retry_end, queue->retry_ms);
-			queue->retry_ms *= 2;
-			if (queue->retry_ms > RETRY_LAST_MS)
-				queue->retry_ms = RETRY_LAST_MS;
-		} else if (job->active == NULL) {
+		if (job->active != NULL) {
+			retry_later(job->active);
+		} else {
 			/* A cancelled job that never ran: it goes on as it was. */
 			(void)queue_go(job, JOB_WAITS);
 			job->info.reason[0] = '\0';
@@ -173,8 +194,6 @@ void queue_commit_end(struct job *job)
 	struct store_batch *batch = store_batch_new(queue->store);
 	struct ft_error error;
 
-	if (job->active != NULL)
-		job->active->refused = false;
 	if (batch == NULL)
 		goto fail;
 	drop_oldest_ended(queue, batch);

@@ -42,7 +42,8 @@ static void sweep_event(void *data, struct ft_event *event)
 	}
 }
 
-static const struct sweep_events sweep_events = {.event = sweep_event, .ended = queue_sweep_ended};
+static const struct sweep_events sweep_events = {
+        .event = sweep_event, .refused = queue_sweep_refused, .ended = queue_sweep_ended};
 
 static struct active *active_of(struct queue *queue, struct worker *worker)
 {

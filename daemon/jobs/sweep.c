@@ -60,6 +60,10 @@ void sweep_maybe_end(struct sweep *sweep)
 
 	if (sweep->phase != SWEEP_ENDS || sweep->storing)
 		return;
+	if (sweep->dirty && sweep_ends_by_itself(sweep)) {
+		sweep->events->refused(sweep->data);
+		return;
+	}
 	found = (struct sweep_end){
 	        .outcome = sweep->outcome,
 	        .target = sweep->target,
@@ -88,6 +92,12 @@ void sweep_maybe_end(struct sweep *sweep)
 		found.trials = NULL;
 	}
 	sweep->events->ended(sweep->data, &found);
+}
+
+void sweep_store_again(struct sweep *sweep)
+{
+	sweep_store_trials(sweep);
+	sweep_maybe_end(sweep);
 }
 
 void sweep_finish(struct sweep *sweep, enum sweep_outcome outcome, const struct ft_error *why)

@@ -32,6 +32,8 @@ struct sweep_end {
 struct sweep_events {
 	/* Progress, after the commit of what it tells. */
 	void (*event)(void *data, struct ft_event *event);
+	/* The store refused what a sweep measured that ends without having decided: sweep_store_again, once it may take it. */
+	void (*refused)(void *data);
 	/* The end; but for sweep_stored, nothing of this sweep calls back after it. */
 	void (*ended)(void *data, const struct sweep_end *end);
 };
@@ -46,6 +48,8 @@ void sweep_free(struct sweep *sweep);
 /* Begins a job; its device must be ready. Ends with `ended`, maybe before this returns. */
 void sweep_start(struct sweep *sweep, struct ft_job *job);
 void sweep_cancel(struct sweep *sweep);
+/* Tries once more to store what was refused at its end. */
+void sweep_store_again(struct sweep *sweep);
 /* What a sweep that ended with SWEEP_DECIDED handed over is stored: its last events go out. */
 void sweep_stored(struct sweep *sweep);
 /* Drops everything at once without calling back, for good: the daemon is stopping. Stored trials stay. */

@@ -81,6 +81,17 @@ bool sweep_ends_by_itself(const struct sweep *sweep)
 	return sweep->phase == SWEEP_ENDS && sweep->trials != NULL && sweep->outcome != SWEEP_DECIDED;
 }
 
+/* Those that were on their way are older than those that wait. */
+static void hold_notes(struct sweep *sweep)
+{
+	struct sweep_note **last = &sweep->waiting;
+
+	while (*last != NULL)
+		last = &(*last)->next;
+	*last = sweep->storing_notes;
+	sweep->storing_notes = NULL;
+}
+
 static void trials_stored(void *data, uint64_t generation, const struct ft_error *error)
 {
 	struct sweep *sweep = data;
@@ -92,16 +103,14 @@ static void trials_stored(void *data, uint64_t generation, const struct ft_error
 		return;
 	}
 	if (error != NULL) {
-		/* Of the trials nothing is lost: they are in memory, and go with the next batch; their events are. */
+		/* Of the trials nothing is lost: they are in memory, and go with the next batch. Their events are, but at the
+		 * end, which waits until the store has taken what they tell. */
 		log_limited(sweep->log, &sweep->unstored, LOG_LEVEL_WARNING,
 		        "trials not stored job=%" PRIu64 ": %s", sweep->job->job, error->message);
 		sweep->dirty = true;
-		while (sweep->storing_notes != NULL) {
-			struct sweep_note *note = sweep->storing_notes;
-
-			sweep->storing_notes = note->next;
-			free(note);
-		}
+		if (sweep->phase == SWEEP_ENDS)
+			hold_notes(sweep);
+		sweep_free_notes(&sweep->storing_notes);
 	} else {
 		sweep->discarded = false;
 		sweep_send_notes(sweep, &sweep->storing_notes);

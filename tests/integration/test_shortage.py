@@ -69,6 +69,33 @@ def test_a_result_that_does_not_fit_is_told_of_in_one_voice_and_kept_until_it_do
     assert len(runner.did("sweep")) == 2, "it was measured again"
 
 
+def test_a_sweep_that_fails_on_a_full_disk_keeps_what_it_measured_and_tells_of_nothing_else(small_disk, runner):
+    daemon, fill, free = small_disk
+    daemon.tune()
+    gate = runner.gate("round")
+    runner.write("time 3 100550000", f"at round 3 once gate {gate}", "at reply exit 1")
+    with daemon.peer() as peer, daemon.peer() as other:
+        job = peer.call("tune", kernel="rmsnorm", problem=problem(m=9))["job"]
+        peer.call("watch", job=job)
+        gate.arrived()
+        config = daemon.lookup()["config"]
+        fill()
+        use_up(daemon, config)
+        gate.release()
+        # The sweep has failed then, and only its end is left.
+        harness.until(lambda: daemon.log().count("runner gone kind=cpu cause=died") == 2, "both runners died")
+        free()
+        while True:
+            event = peer.event(lambda event: event["job"] == job)
+            if event["event"] == "ended":
+                break
+            if event["event"] == "round":
+                assert other.call("trials", kernel="rmsnorm", problem=problem(m=9))["rounds"] >= event["round"], event
+        assert event["state"] == "failed"
+        last = int(runner.did("round")[-1].split()[0])
+        assert other.call("trials", kernel="rmsnorm", problem=problem(m=9))["rounds"] == last + 1 > 4
+
+
 def test_a_start_on_a_full_disk_answers(daemons, runner, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a small disk")
