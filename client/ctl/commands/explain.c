@@ -94,9 +94,7 @@ static enum ctl_exit find_pin(struct story *story, const struct ctl *ctl)
 	flytune_client *client;
 	enum ctl_exit status = CTL_DONE;
 
-	flytune_options_init(&options);
-	options.socket = ctl->socket;
-	options.generation = ctl->generation;
+	ctl_client_options(ctl, &options);
 	options.device = story->info.device;
 	options.autotune = FLYTUNE_AUTOTUNE_USUAL;
 	flytune_answer_init(&story->pin);
