@@ -80,13 +80,13 @@ def test_misses_of_each_become_background_work_and_an_upgrade_measures_each_anew
     relay = harness.write_relay(tmp_path / "runner", b"compiler=")
     daemon = daemons(relay, arguments=["--budget", harness.BUDGET, "--background", "always", "--background-wait", "0.05"]).start()
 
-    def asked(kernel):
+    def asked(kernel, cause):
         with daemon.peer() as peer:
-            return peer.call("lookup", kernel=kernel, problem=harness.problem(m=2, n=256), tune_on_miss=True)
+            return peer.call("lookup", kernel=kernel, problem=harness.problem(m=2, n=256), tune_on_miss=cause == "miss")
 
     def done(cause):
         """Whether each kernel's problem was tuned for that cause, and is served. To ask is what lets the daemon begin."""
-        served = {kernel for kernel in KERNELS if asked(kernel)["source"] == "tuned"}
+        served = {kernel for kernel in KERNELS if asked(kernel, cause)["source"] == "tuned"}
         swept = {job["kernel"] for job in daemon.ctl("jobs").json["jobs"] if (job["cause"], job["state"]) == (cause, "done")}
         return served == swept == set(KERNELS)
 

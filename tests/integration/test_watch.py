@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import select
 import signal
 import socket
 import subprocess
@@ -36,22 +37,27 @@ class Terminal:
                                         env={**os.environ, "TERM": "xterm", **env})
         os.close(theirs)
 
+    def part(self):
+        """What comes next; nothing at the end."""
+        if not select.select([self.ours], [], [], harness.DEADLINE)[0]:
+            self.process.kill()
+            raise harness.Late("nothing more is shown")
+        with contextlib.suppress(OSError):  # the other end is closed
+            return os.read(self.ours, 65536)
+        return b""
+
     def read_until(self, words):
         raw = b""
         while words not in raw:
-            raw += os.read(self.ours, 65536)
+            part = self.part()
+            assert part, f"it ended after {raw}"
+            raw += part
         return raw.decode()
 
     def read(self, status=0):
         """All of it, until the command has ended."""
         raw = b""
-        while True:
-            try:
-                part = os.read(self.ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not part:
-                break
+        while part := self.part():
             raw += part
         os.close(self.ours)
         assert self.process.wait(harness.DEADLINE) == status, raw
@@ -65,7 +71,8 @@ def job_of(daemon):
 
 
 def watching(daemon):
-    return harness.until(lambda: daemon.status()["sessions"] >= 2, "the watcher is there")
+    """Waits until the watcher of one job has asked what that is: on a connection of its own, and once its watch was taken up."""
+    return harness.until(lambda: daemon.status()["sessions"] >= 3, "the watcher is there")
 
 
 def test_on_a_terminal_the_running_job_has_a_line_that_moves(daemon, runner):
@@ -177,9 +184,14 @@ def test_a_watch_goes_on_with_the_next_daemon(daemon, watchers, again):
 
 def test_it_waits_for_as_long_as_there_is_no_daemon_and_says_so_in_words(daemon, watchers):
     watcher = watchers(daemon, as_json=False)
-    watching(daemon)
+
+    def watched():
+        daemon.ctl("cancel", job_of(daemon))
+        return select.select([watcher.process.stdout], [], [], 0)[0]
+    harness.until(watched, "what happens is shown")
+    daemon.ctl("resume")
     daemon.stop()
-    assert watcher.line(lambda line: True).startswith("-- flytuned went away: ")
+    assert watcher.line(lambda line: not line.startswith("job ")).startswith("-- flytuned went away: ")
     daemon.start()
     back = watcher.line(lambda line: True)
     assert back.startswith(f"-- flytuned is back: pid {daemon.pid}, up ") and "not shown" in back
@@ -258,6 +270,7 @@ def test_the_watch_of_a_job_whose_end_was_missed_asks_for_it(daemon, watchers):
     with contextlib.closing(lossy.listener):
         watcher = watchers(daemon, job, path=lossy.path)
         watcher.event("watching")
+        watching(daemon)
         daemon.ctl("cancel", job)
         watcher.event("missed", job=job)
         watcher.event("ended", job=job, state="cancelled")
@@ -328,11 +341,12 @@ def test_it_ends_when_nobody_reads_any_more(daemon, watchers):
 def test_an_interrupt_on_a_terminal_leaves_the_prompt_a_line_of_its_own(daemon, runner, command):
     gate = runner.gate("build")
     runner.write(f"at build 3 gate {gate}")
-    daemon.ctl("pause")
-    terminal = Terminal(harness.ctl_command(daemon.path, *(["watch"] if command == "watch" else ["tune", *shape()]), as_json=False))
-    watching(daemon)
+    job = job_of(daemon)
+    terminal = Terminal(harness.ctl_command(daemon.path, *(["watch", job] if command == "watch" else ["tune", *shape()]), as_json=False))
     if command == "watch":
-        daemon.ctl("tune", *shape(), "--no-wait")
+        watching(daemon)
+    else:
+        harness.until(lambda: daemon.ctl("jobs", job).json["jobs"][0]["waiters"], "it waits for the job")
     daemon.ctl("resume")
     gate.arrived()
     raw = terminal.read_until(b"settled")
