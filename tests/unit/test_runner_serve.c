@@ -16,7 +16,7 @@
 #include "kernels/runner/runner.h"
 #include "proto/inbox.h"
 
-enum { MEMBERS = 6, PATIENCE_MS = 20000, ROUNDS_SEEN = 256 };
+enum { MEMBERS = 6, PATIENCE_MS = 120000, ROUNDS_SEEN = 256 };
 
 /* What the backend does to one config. */
 struct script {
