@@ -12,6 +12,8 @@
 #include <flytune/admin.h>
 #include <flytune/rmsnorm.h>
 
+enum { PATIENT_MS = 60000 }; /* that the next daemon is slow to start is no reason to go on without it */
+
 struct busy {
 	flytune_client *client;
 	uint64_t calls, away;
@@ -82,11 +84,14 @@ static bool enough(void)
 int main(int argc, char **argv)
 {
 	struct busy busy = {0};
+	struct flytune_options options;
 	struct flytune_rmsnorm shape;
 	struct flytune_error error;
 	long self = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
 
-	busy.client = flytune_open(NULL, &error);
+	flytune_options_init(&options);
+	options.lookup_timeout_ms = options.call_timeout_ms = PATIENT_MS;
+	busy.client = flytune_open(&options, &error);
 	if (busy.client == NULL) {
 		fprintf(stderr, "%s\n", error.message);
 		return 1;

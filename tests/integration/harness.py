@@ -22,8 +22,10 @@ TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("FLYTUNE_BUILD", TOP / "build")).resolve()
 PATIENCE = float(os.environ.get("FLYTUNE_PATIENCE", "1"))
 DEADLINE = 60 * PATIENCE
-# Seconds of a sweep by the real CPU runner: it verifies the default in it, also beside a load on every core.
+# Seconds of a sweep by the real CPU runner: it verifies the default in it, also beside a load on every core; of a large problem,
+# and of the many configs of a GPU that is pretended.
 BUDGET = round(20 * PATIENCE)
+LARGE_BUDGET = 5 * BUDGET
 # Put before the daemon's command line: valgrind and its options.
 WRAP = os.environ.get("FLYTUNE_WRAP", "").split()
 # Timing and memory figures mean nothing in an instrumented program.
@@ -243,19 +245,13 @@ class Gate:
         return str(self.path)
 
     def arrived(self, deadline=None):
-        end = time.monotonic() + (deadline or DEADLINE)
-        while True:
-            if not select.select([self.arrivals], [], [], max(0, end - time.monotonic()))[0]:
-                raise Late(f"nobody came to {self.path.name}")
-            try:
-                if os.read(self.arrivals, 1):
-                    return
-            except BlockingIOError:
-                pass
-            # The end of an earlier visit: wait until someone opens it again.
-            if time.monotonic() > end:
-                raise Late(f"nobody came to {self.path.name}")
-            select.select([], [], [], 0.002)
+        until(self.came, f"somebody comes to {self.path.name}", deadline)
+
+    def came(self):
+        """Whether somebody has arrived since this was last asked."""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self.arrivals, 1) != b""
+        return False
 
     def release(self):
         def opened():
@@ -529,6 +525,21 @@ def memory_kb(pid):
             if line.startswith(("RssAnon:", "RssShmem:")):
                 total += int(line.split()[1])
     return total
+
+
+def await_sleep(pid, seconds, most=0):
+    """Waits until it wakes up no more than `most` times in so many seconds at a stretch: what it had still to do does not count,
+    and what comes again and again does. Gives how often it woke up."""
+    before = wakeups(pid)
+    end = time.monotonic() + DEADLINE + 3 * seconds
+    while True:
+        select.select([], [], [], seconds)
+        now = wakeups(pid)
+        if now - before <= most:
+            return now - before
+        if time.monotonic() > end:
+            raise Late(f"process {pid} woke up {now - before} times in {seconds} s")
+        before = now
 
 
 def wakeups(pid):

@@ -1,9 +1,7 @@
 """Work that nobody waits for: missed lookups, upgrades and grown spaces, done when the device is idle."""
-import select
-
 import pytest
 
-from harness import INSTRUMENTED, BadRunner, problem, shape, until, wakeups
+from harness import INSTRUMENTED, BadRunner, await_sleep, problem, shape, until
 
 IDLE = ["--background", "idle", "--background-wait", "0.05"]
 ALWAYS = ["--background", "always"]
@@ -33,6 +31,10 @@ def tuned(daemon, **fields):
 
 def jobs(daemon):
     return daemon.ctl("jobs").json["jobs"]
+
+
+def at_rest(status):
+    return not status["background"]["waiting"] and status["jobs"] == {"queued": 0, "running": 0}
 
 
 def order(daemon):
@@ -281,8 +283,7 @@ def test_after_an_upgrade_the_old_best_come_first_and_then_the_rest(daemons, run
     assert first <= len(sizes) * 4 + loser + 1
     runner.write(NEW, "best 2")
     gate.release()
-    until(lambda: not daemon.status()["background"]["waiting"] and not daemon.status()["jobs"]["running"],
-          "the rest is swept")
+    until(lambda: at_rest(daemon.status()), "the rest is swept")
     again, = daemon.tune(m=64)  # nothing is left to do
     assert again["job"] is None
     # The next start has nothing to do either.
@@ -424,6 +425,4 @@ def test_without_anything_to_do_it_sleeps(daemons, runner):
         tuned(daemon, m=64)
     until(lambda: not daemon.runner_pids(), "the runner is let go")
     until(lambda: not daemon.status()["background"]["waiting"], "nothing waits")
-    before = wakeups(daemon.pid)
-    select.select([], [], [], 1.5)
-    assert wakeups(daemon.pid) - before <= 2
+    await_sleep(daemon.pid, 1.5, most=2)

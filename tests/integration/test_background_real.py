@@ -8,7 +8,8 @@ import sys
 import pytest
 
 import harness
-from harness import BUDGET, BUILD, PATIENCE, problem, shape, until
+from harness import BUDGET, BUILD, LARGE_BUDGET, PATIENCE, problem, shape, until
+from test_background import at_rest
 
 CORES = sorted(os.sched_getaffinity(0))
 ALWAYS = ["--background", "always", "--background-wait", "0.05", "--budget", BUDGET]
@@ -97,10 +98,7 @@ def test_after_an_upgrade_all_are_tuned_again(daemons, machine, tmp_path):
     all_tuned(daemon)
     assert "upgrade" in causes(daemon), machine
 
-    def at_rest():
-        status = daemon.status()
-        return not status["background"]["waiting"] and not status["jobs"]["running"] and not status["jobs"]["queued"]
-    until(at_rest, "the rest is swept", SWEPT)
+    until(lambda: at_rest(daemon.status()), "the rest is swept", SWEPT)
     daemon.stop()
 
 
@@ -109,7 +107,7 @@ def test_what_was_measured_on_a_busy_machine_is_measured_again(daemons):
     # Whoever wakes up a thousand times a second takes a core away in every launch that lasts for milliseconds.
     with load("import time\nwhile True: time.sleep(0.0005)"):
         def disturbed():
-            daemon.tune("--force", m=1024)
+            daemon.tune("--force", "--budget", LARGE_BUDGET, m=1024)
             return "something else used" in daemon.ctl("explain", *shape(m=1024), as_json=False).output
         until(disturbed, "a sweep is disturbed", SWEPT)
     until(lambda: "busy" in causes(daemon), "it is measured again", SWEPT)

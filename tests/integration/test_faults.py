@@ -229,7 +229,7 @@ def test_a_runner_struck_from_outside_costs_no_config(daemons, runner, blow):
 def test_a_machine_that_stood_still_costs_no_config(daemons, stage):
     """Past every deadline; the daemon goes on before its runner has said anything, as it may."""
     daemon = daemons(arguments=[word for name in ("build", "verify", "measure", "start") for word in ("--deadline", f"{name}={round(12 * harness.PATIENCE)}")] +
-                     ["--budget", harness.BUDGET + round(14 * harness.PATIENCE)])
+                     ["--budget", harness.LARGE_BUDGET])
     daemon.start()
     with daemon.peer() as peer:
         job = peer.call("tune", kernel="rmsnorm", problem=M64)["job"]

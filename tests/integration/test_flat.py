@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import subprocess
+import time
 
 import msgpack
 import pytest
@@ -13,6 +14,7 @@ from harness import problem, shape
 
 LONG = bool(os.environ.get("FLYTUNE_LONG"))
 POOL = 3 + 8  # descriptors of a program whose threads share a client: its own, and as many connections as there can be
+PARTIAL_S = 30  # that the daemon waits for the rest of a message
 CLIENTS = 200 if harness.INSTRUMENTED else 1000
 
 
@@ -108,6 +110,7 @@ def test_a_thousand_clients_of_whom_some_do_not_read_and_some_send_half(daemons,
                 with contextlib.suppress(BlockingIOError):
                     while True:
                         peer.send(whole * 64)
+            began = time.monotonic()
             for peer in peers[deaf:deaf + half]:
                 peer.send(whole[:len(whole) // 2])
             for _ in range(3):
@@ -118,10 +121,11 @@ def test_a_thousand_clients_of_whom_some_do_not_read_and_some_send_half(daemons,
             print(f"{CLIENTS} clients, {deaf} deaf, {half} half a message: {memory} kB of the daemon's own")
             if not harness.INSTRUMENTED:
                 assert memory < 64 * 1024
-            # Who sent half goes on where it was.
+            # Who sent half goes on where it was; a machine on which that took longer than the daemon waits for it shows nothing.
             for peer in peers[deaf:deaf + half]:
-                peer.send(whole[len(whole) // 2:])
-                assert peer.answer(7)["config"] == config
+                if time.monotonic() - began < PARTIAL_S / 2:
+                    peer.send(whole[len(whole) // 2:])
+                    assert peer.answer(7)["config"] == config
         assert daemon.ctl("lookup", *shape()).json["config"] == config
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

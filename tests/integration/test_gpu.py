@@ -47,7 +47,7 @@ exec {RUNNER} "$@"
     runner.chmod(0o755)
     def start(*more):
         return daemons(device="cuda", arguments=["--runner", f"cuda={runner}", "--deadline", "verify=2", "--deadline",
-                                                 "measure=2", "--budget", "5", *more]).start()
+                                                 "measure=2", "--budget", harness.LARGE_BUDGET, *more]).start()
     return start
 
 

@@ -271,18 +271,18 @@ def test_results_without_a_quota_are_not_served_under_one(daemons):
 @needs_two_cores
 def test_a_sweep_under_which_the_cores_change_is_begun_anew(daemons):
     daemon = daemons().start()
-    job = daemon.ctl("tune", *shape(m=4096, n=4096), "--no-wait").json[0]["job"]
+    job = daemon.ctl("tune", *shape(m=512, n=4096), "--no-wait", "--budget", 2 * harness.BUDGET).json[0]["job"]
 
     def rounds():
         job_now, = daemon.ctl("jobs", job).json["jobs"]
         return job_now["rounds"]
-    until(lambda: rounds() > 0, "it measures")
+    until(lambda: rounds() > 0, "it measures", harness.LARGE_BUDGET)
     os.sched_setaffinity(daemon.pid, affinity()[:1])
     daemon.heard("device in doubt kind=cpu")
     until(lambda: daemon.status()["devices"][0]["state"] == "ready" and units(daemon) == 1, "the device is probed")
     os.sched_setaffinity(daemon.pid, affinity())
-    answer = until(lambda: (lambda a: a if a["source"] == "tuned" else None)(daemon.lookup(m=4096, n=4096)), "tuned",
-                   3 * harness.DEADLINE)
+    answer = until(lambda: (lambda a: a if a["source"] == "tuned" else None)(daemon.lookup(m=512, n=4096)), "tuned",
+                   3 * harness.LARGE_BUDGET)
     assert answer and daemon.ctl("jobs", job).json["jobs"][0]["state"] == "done"
     assert units(daemon) == len(affinity())
 
@@ -365,7 +365,8 @@ def test_a_tune_that_finds_its_device_gone_fails_and_lets_others_through(daemons
     starts = len(runner.pids())
     runner.write("at hello lie nodevice")
     done = daemon.ctl("tune", *shape(77), "--force", check=False)
-    assert done.status == 4 and "is gone" in done.output + done.complaint
+    # By the runner that its sweep was given, or before, by one that was asked since the device was in doubt.
+    assert {4: "is gone", 1: "no cpu device to tune on"}[done.status] in done.output + done.complaint, done
     # For the job, and after growing pauses for who asks; not without end.
     assert len(runner.pids()) - starts <= 8
     assert not daemon.status()["jobs"]["running"]
@@ -444,8 +445,7 @@ def test_a_tune_that_finds_the_device_just_asked_for_waits_for_it(daemons, runne
     until(lambda: daemon.status()["devices"][0]["state"] == "absent", "it is heard that there is none")
     gate = runner.gate("hello")
     runner.write(f"at hello once gate {gate}")
-    until(lambda: daemon.lookup() and runner.pids() and daemon.runner_pids(), "it is asked for again")
-    gate.arrived()
+    until(lambda: daemon.lookup() and gate.came(), "it is asked for again")
     tune = daemon.ctl_start("tune", *shape())
     with daemon.peer() as peer:  # the one before has been read by the time that this is answered
         peer.call("status")

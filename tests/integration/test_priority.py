@@ -25,7 +25,8 @@ def scheduling(pid):
 
 
 def started(folder, runner, prefix):
-    daemon = harness.Daemon(folder, runner, prefix=prefix)
+    """However nice the tests are, the daemon begins as a service would."""
+    daemon = harness.Daemon(folder, runner, prefix=["nice", "-n", str(-os.nice(0)), *prefix])
     daemon.start()
     return daemon
 

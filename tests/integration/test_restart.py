@@ -72,8 +72,8 @@ def test_eight_busy_clients_lose_no_call_to_restarts_behind_a_socket_of_the_mana
     busy.go_on(3)
     calls, away = busy.end()
     print(f"{calls} calls over {RESTARTS} restarts, {away} lookups answered without the daemon")
-    # The next daemon is behind the same socket: nobody even notices, unless it takes long to come.
-    assert harness.INSTRUMENTED or away == 0
+    # The next daemon is behind the same socket: nobody even notices.
+    assert away == 0
     handed_over.stop()
 
 
@@ -100,7 +100,9 @@ def test_eight_busy_clients_lose_no_call_to_restarts_of_a_daemon_with_a_socket_o
 
 
 class Flood:
-    """A client that sends without waiting, and counts what is sent and what comes back."""
+    """A client that sends far ahead of the answers, and counts what is sent and what comes back. It can read in time, though, all
+    that it is owed at the daemon's end: 3 s are granted for that."""
+    AHEAD = 300
 
     def __init__(self, daemon, number, words):
         self.peer = daemon.peer()
@@ -113,6 +115,8 @@ class Flood:
     def send(self):
         try:
             for number in range(10, 10 ** 6):
+                while len(self.sent) - len(self.answers) > self.AHEAD and self.threads[1].is_alive():
+                    harness.pause()
                 self.peer.send(msgpack.packb([0, number, *self.words(number)]))
                 self.sent.append(number)
         except (BrokenPipeError, ConnectionResetError):
