@@ -30,10 +30,10 @@ struct active {
 	struct worker *worker;
 	struct sweep *sweep;
 	struct job *running;
-	bool disturbed;        /* by whatever else uses the device */
-	struct store_key last; /* of the sweep before, for those of the same kind to follow it */
-	uint32_t last_owner;
-	uint64_t last_created_ns;
+	bool disturbed;         /* by whatever else uses the device */
+	struct store_key first; /* of a chain of sweeps of one kind, each of which goes before others */
+	uint32_t first_owner;
+	uint64_t first_created_ns;
 	struct backoff rest;    /* its runner failed: equal devices go first */
 	struct sweep_end found; /* by the sweep whose job ends, until that is stored */
 	bool refused;           /* the store did not take that, or what it measured, and is tried again */

@@ -222,7 +222,7 @@ fail:
 static void set_failed(struct job *job, const char *why)
 {
 	char text[sizeof(job->info.reason)];
-	size_t length = (size_t)snprintf(text, sizeof(text), "%.150s", why);
+	size_t length = (size_t)snprintf(text, sizeof(text), "%.130s", why);
 
 	for (int i = 0; i < LOST_MAX && job->lost[i] != NULL; i++) {
 		if (job->lost[i] != job->active->worker)

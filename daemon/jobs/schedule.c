@@ -78,6 +78,21 @@ void queue_show_holder(const struct active *active)
 		(void)worker_hold(active->worker, holder, active->running->info.job);
 }
 
+/* The rest of a scale field that one command asked for: it shares what the device was given for the first, and cannot put
+ * others off for longer than that command could. */
+static bool follows(const struct active *active, const struct job *job)
+{
+	uint64_t created = job->info.created_at_ns, first = active->first_created_ns;
+
+	/* Either way: one of a higher priority may have gone before those that are older. */
+	return job->keyed && job->key.kernel == active->first.kernel &&
+	        job->key.device == active->first.device &&
+	        memcmp(job->key.problem.hash, active->first.problem.hash, sizeof(job->key.problem.hash)) ==
+	        0 &&
+	        job->info.owner == active->first_owner &&
+	        (created > first ? created - first : first - created) < together_ns;
+}
+
 static void take_device(struct active *active, struct job *job, const struct device *device)
 {
 	struct queue *queue = active->queue;
@@ -86,10 +101,11 @@ static void take_device(struct active *active, struct job *job, const struct dev
 	active->running = job;
 	queue->running++;
 	queue_show_holder(active);
-	if (job->keyed)
-		active->last = job->key;
-	active->last_owner = (uint32_t)job->info.owner;
-	active->last_created_ns = job->info.created_at_ns;
+	if (!follows(active, job)) {
+		active->first = job->keyed ? job->key : (struct store_key){0};
+		active->first_owner = (uint32_t)job->info.owner;
+		active->first_created_ns = job->info.created_at_ns;
+	}
 	if (device != NULL)
 		memcpy(job->info.device, device->shown.id, sizeof(job->info.device));
 }
@@ -115,21 +131,6 @@ void queue_leave_device(struct job *job)
 
 /* ---- the next job ---- */
 
-/* The rest of a scale field that one command asked for: it shares what the device was given for the sweep before,
- * and cannot put others off for longer than that command could. */
-static bool follows(const struct active *active, const struct job *job)
-{
-	uint64_t created = job->info.created_at_ns, last = active->last_created_ns;
-
-	/* Either way: one of a higher priority may have gone before those that are older. */
-	return job->keyed && job->key.kernel == active->last.kernel &&
-	        job->key.device == active->last.device &&
-	        memcmp(job->key.problem.hash, active->last.problem.hash, sizeof(job->key.problem.hash)) ==
-	        0 &&
-	        job->info.owner == active->last_owner &&
-	        (created > last ? created - last : last - created) < together_ns;
-}
-
 static bool before(const struct active *active, const struct job *a, const struct job *b)
 {
 	if (a->info.priority != b->info.priority)
@@ -144,11 +145,11 @@ static bool waits(const struct job *job, bool background)
 	return job->state == JOB_WAITS && job->stored && job_is_background(job) == background;
 }
 
-static bool rests(const struct queue *queue, const struct device *device, uint64_t now_ns)
+static bool rests(const struct queue *queue, const struct device *device)
 {
 	const struct active *active = queue->active[device->worker->number];
 
-	return active != NULL && active->rest.until_ns > now_ns;
+	return active != NULL && active->rest.until_ns > 0 && active->rest.until_ns > ft_monotonic_ns();
 }
 
 static bool was_lost(const struct job *job, const struct worker *worker)
@@ -165,16 +166,14 @@ static bool was_lost(const struct job *job, const struct worker *worker)
 static bool yields(const struct queue *queue, const struct device *device, const struct job *job)
 {
 	const struct devices *devices = queue->devices;
-	uint64_t now_ns = ft_monotonic_ns();
 	bool lost = job != NULL && was_lost(job, device->worker);
-	bool tired = rests(queue, device, now_ns);
+	bool tired = rests(queue, device);
 
 	for (uint32_t i = 0; i < devices->count && (lost || tired); i++) {
 		const struct device *other = devices->device[i];
 
 		if (other->worker != device->worker && devices_equal(other, device) &&
-		        (job == NULL || !was_lost(job, other->worker)) &&
-		        (lost || !rests(queue, other, now_ns)))
+		        (job == NULL || !was_lost(job, other->worker)) && (lost || !rests(queue, other)))
 			return true;
 	}
 	return false;

@@ -106,3 +106,31 @@ def test_a_tune_joins_no_job_that_was_cancelled(daemons, runner):
         gate.release()
         assert [peer.answer(number)["state"] for number in cancels] == ["cancelled"] * 2
         assert peer.call("wait", job=told["job"])["state"] == "done"
+
+
+def test_jobs_that_come_one_after_another_hold_no_other_up_for_ever(daemons, runner, tmp_path):
+    """Those of one command go together; one that comes each time before the last has ended is no such command."""
+    if harness.INSTRUMENTED:
+        pytest.skip("a sanitizer wants to be loaded first")
+    ahead, gate = tmp_path / "ahead", runner.gate("sweep")
+    ahead.write_text("0")
+    runner.write("space 2", "problems named", f"at sweep gate {gate}")
+    daemon = daemons(runner, env={"LD_PRELOAD": str(harness.BUILD / "tests/integration/clock.so"), "CLOCK_AHEAD": str(ahead)})
+    with daemon.start().peer() as peer:
+        def tune(m, seconds, **more):
+            ahead.write_text(str(seconds))
+            return peer.call("tune", kernel="rmsnorm", problem=problem(m=m, **more))["job"]
+        chain = [tune(1, 1000)]
+        gate.arrived()
+        other = tune(1, 1000, n=2048)
+        chain.append(tune(2, 1006))
+        gate.release()
+        gate.arrived()
+        chain.append(tune(3, 1012))
+        for _ in range(2):
+            gate.release()
+            gate.arrived()
+        gate.release()
+        jobs = [peer.call("wait", job=job) for job in (chain[0], chain[1], other, chain[2])]
+    started = [job["started_at_ns"] for job in jobs]
+    assert started == sorted(started), jobs
