@@ -148,6 +148,8 @@ static bool can_be_granted(struct background *background, struct candidate *cand
 {
 	const struct device *home = devices_find(background->devices, candidate->device, NULL);
 
+	if (home == NULL && device->key == candidate->key.device)
+		home = device;
 	candidate->away = home == NULL || home->state != DEVICE_READY;
 	return candidate->pause.until_ns <= now_ns && !candidate->away && devices_equal(home, device) &&
 	        !queue_works_on(background->queue, &candidate->key);
@@ -373,7 +375,7 @@ static void go_on(struct background *background, struct device *device)
 		if (job == NULL && candidate == NULL)
 			return;
 		if (target_admit(&target, background->devices, job != NULL ? job->kernel : candidate->kernel,
-		            job != NULL ? job->device : candidate->device,
+		            job != NULL ? job->device : device->shown.id,
 		            job != NULL ? &job->problems : &candidate->problem, NULL) != 0 ||
 		        target.device->state != DEVICE_READY) {
 			if (devices_probing(background->devices))

@@ -350,20 +350,52 @@ uint32_t queue_waiting(const struct queue *queue)
 	return queue->jobs.active - queue->running;
 }
 
-void queue_settled(struct queue *queue, const struct runner_slot *slot)
+/* Of the kind of a device that is not here. */
+static const struct device *first_of_kind(const struct devices *devices, const char *id)
 {
+	size_t length = strcspn(id, ":");
+
+	for (uint32_t i = 0; i < devices->count; i++) {
+		const struct device *device = devices->device[i];
+
+		if (device->state == DEVICE_READY && strncmp(device->shown.id, id, length) == 0 &&
+		        device->shown.id[length] == ':')
+			return device;
+	}
+	return NULL;
+}
+
+/* Of a device that is another now, or gone. Where none was named one takes its place: an equal one, or after a restart, when
+ * no more is known of it than its id, the first of its kind. */
+static void find_home(struct job *job)
+{
+	struct devices *devices = job->queue->devices;
 	const struct device *device = NULL;
 
-	/* Of a device that is another now, or gone. */
+	job->looked = false;
+	job->keyed = job->keyed && devices_kernel(devices, &job->key, &device) != NULL;
+	if (job->info.named || devices_find(devices, job->home, NULL) != NULL)
+		return;
+	if (!job->keyed)
+		device = first_of_kind(devices, job->home);
+	if (device == NULL)
+		return;
+	memcpy(job->home, device->shown.id, sizeof(job->home));
+	if (job->state == JOB_WAITS)
+		memcpy(job->info.device, job->home, sizeof(job->info.device));
+}
+
+static void find_homes(struct queue *queue)
+{
 	for (struct job *job = queue->jobs.first; job != NULL; job = job->next) {
-		if (job->keyed && job->state != JOB_OVER &&
-		        devices_kernel(queue->devices, &job->key, &device) == NULL)
-			job->keyed = false;
-		else if (device != NULL && job->keyed && !job->info.named &&
-		        devices_find(queue->devices, job->home, NULL) == NULL)
-			memcpy(job->home, device->shown.id, sizeof(job->home)); /* an equal one is there */
-		job->looked = false;
+		if (job->state != JOB_OVER)
+			find_home(job);
 	}
+}
+
+void queue_settled(struct queue *queue, const struct runner_slot *slot)
+{
+	find_homes(queue);
 	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
 		if (queue->active[i] != NULL)
 			sweep_settled(queue->active[i]->sweep, slot);
@@ -418,6 +450,7 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	queue->retry.data = queue;
 	(void)uv_timer_init(loop, &queue->rested);
 	queue->rested.data = queue;
+	find_homes(queue);
 	queue_pump(queue);
 	return 0;
 }

@@ -231,7 +231,7 @@ def test_jobs_of_all_devices_go_on_after_the_daemons_end(two, runner, gates, how
     two.start()
     with two.peer() as peer:
         told = [ended(peer, number) for number in numbers]
-    assert {one["problem"]["m"] for one in told} == {64, 128}
+    assert {one["problems"][0]["m"] for one in told} == {64, 128}
 
 
 def test_background_work_goes_on_where_nothing_else_is_done(daemons, runner, gates):
@@ -274,6 +274,43 @@ def test_a_device_that_is_gone_stops_no_other(two, runner, gates, named):
             assert told["state"] == "failed" and "cpu:1" in told["reason"], told
         else:
             assert told["state"] == "done" and told["device"] == "cpu:0", told
+
+
+@pytest.mark.parametrize("how", ["its device", "another"])
+def test_a_job_that_named_no_device_outlives_the_one_that_it_was_to_run_on(two, runner, gates, how):
+    """After a restart without it, be it where the job was at work or the one that it was asked for."""
+    runner.write(*TWO)
+    two.tune(m=8)
+    runner.write(*at_gates(gates, "round 1"))
+    with two.peer() as peer:
+        numbers = [tune(peer, 64), tune(peer, 8, force=True)]  # whose old times are let go of, and that is stored
+        for gate in gates:
+            gate.arrived()
+        assert [job(peer, number)["device"] for number in numbers] == ["cpu:0", "cpu:1"]
+    two.kill()
+    if how == "another":
+        two.device = "cpu:1"
+    runner.write(f"devices {1 if how == 'its device' else 2}", *TWO[1:])
+    two.start()
+    with two.peer() as peer:
+        assert {ended(peer, number)["device"] for number in numbers} == {"cpu:0" if how == "its device" else "cpu:1"}
+
+
+def test_a_candidate_goes_where_an_equal_device_is_left(daemons, runner, gates):
+    runner.write(*at_gates(gates))
+    daemon = daemons(runner, arguments=["--background", "always"]).start()
+    until(lambda: len(devices(daemon)) == 2, "both are known")
+    with daemon.peer() as peer:
+        by_hand = tune(peer, 64), tune(peer, 128, device="cpu:1")
+        for gate in gates:
+            gate.arrived()
+        peer.call("lookup", kernel="rmsnorm", problem=problem(m=8), device="cpu:1", tune_on_miss=True)
+        runner.write("devices 1", *TWO[1:])
+        os.kill(devices(daemon)["cpu:1"]["runner_pid"], signal.SIGKILL)
+        gates[0].release()
+        ended(peer, by_hand[0])
+        assert peer.call("wait", job=by_hand[1])["state"] == "failed"
+        until(lambda: daemon.lookup(m=8)["source"] == "tuned", "it is swept on the one that is left")
 
 
 def test_no_descriptor_of_the_daemon_reaches_a_runner(two, runner):
