@@ -31,13 +31,13 @@ enum {
 #define FT_HELLO_REQUEST(F)                                                \
 	F(UINT, min, 0, FT_REQUIRED)                                       \
 	F(UINT, max, 0, FT_REQUIRED)                                       \
-	F(TEXT, name, 64, FT_OPTIONAL) /* "flytunectl/0.1", for the log */ \
+	F(TEXT, name, 64, FT_OPTIONAL) /* "flytunectl/0.2", for the log */ \
 	F(BOOL, board, 0, FT_OPTIONAL) /* wants the descriptor of the board: proto/board.h */
 FT_DECLARE_MESSAGE(hello_request, FT_HELLO_REQUEST)
 
 #define FT_HELLO_REPLY(F)                                       \
 	F(UINT, protocol, 0, FT_REQUIRED)                       \
-	F(TEXT, server, 64, FT_REQUIRED) /* "flytuned 0.1.0" */ \
+	F(TEXT, server, 64, FT_REQUIRED) /* "flytuned 0.2.0" */ \
 	F(TEXT, store, FT_UUID_SIZE, FT_REQUIRED)               \
 	F(UINT, generation, 0, FT_REQUIRED)                     \
 	F(UINT, descriptors, 0, FT_OPTIONAL) /* 1: the board's travels with the first byte of this reply */
@@ -437,7 +437,7 @@ FT_DECLARE_MESSAGE(runner_hello_request, FT_RUNNER_HELLO_REQUEST)
 
 #define FT_RUNNER_HELLO_REPLY(F)                                                                            \
 	F(UINT, protocol, 0, FT_REQUIRED)                                                                   \
-	F(TEXT, runner, 128, FT_REQUIRED)                /* "flytune-runner-cpu 0.1.0" */                   \
+	F(TEXT, runner, 128, FT_REQUIRED)                /* "flytune-runner-cpu 0.2.0" */                   \
 	F(TEXT, identity, FT_IDENTITY_SIZE, FT_REQUIRED) /* compiler, runtime, driver, timing: "a=b c=d" */ \
 	F(RAW, files, 0, FT_OPTIONAL)   /* paths whose change means that this hello may no longer hold */   \
 	F(RAW, devices, 0, FT_REQUIRED) /* runner_device */                                                 \

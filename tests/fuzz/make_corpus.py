@@ -56,7 +56,7 @@ def readers():
 def requests():
     job = {"job": 3}
     good = {
-        "hello": {"min": 2, "max": 2, "name": "flytunectl/0.1"},
+        "hello": {"min": 2, "max": 2, "name": "flytunectl/0.2"},
         "lookup": {"kernel": "rmsnorm", "problem": PROBLEM, "device": "cpu:0", "generation": "u:1", "tune_on_miss": True},
         "tune": {"kernel": "rmsnorm", "problem": PROBLEM, "force": True, "priority": -5, "budget_ns": 10**9},
         "wait": job, "cancel": job, "jobs": {}, "watch": job,

@@ -2,6 +2,7 @@
 in them."""
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -67,6 +68,7 @@ def overlay(where, lower="/"):
     # Containers forbid packages to start services, and an index of all manual pages takes minutes.
     for name in ("usr/sbin/policy-rc.d", "var/lib/man-db/auto-update"):
         (path / name).unlink(missing_ok=True)
+    shutil.rmtree(path / "var/lib/flytuned", ignore_errors=True)  # a store of this machine's own
     return root
 
 

@@ -11,7 +11,9 @@ import pytest
 import harness
 import roots
 
-PACKAGES = ("flytuned", "libflytune-client0", "libflytune-client-dev")
+VERSION = re.match(r"flytune \((.*)\)", (harness.TOP / "debian/changelog").read_text())[1]
+NEXT = VERSION + "+1"
+PACKAGES = ("flytuned", "libflytune-client1", "libflytune-client-dev")
 # What changes in any Debian with any package, or with time alone.
 OTHERS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/var/log", "/var/cache", "/var/lib/systemd", "/var/lib/apt",
           "/var/lib/PackageKit", "/root", "/home", "/packages")
@@ -46,8 +48,8 @@ def raised(path, folder):
     content = folder / "raised"
     roots.run("dpkg-deb", "--raw-extract", path, content)
     control = content / "DEBIAN" / "control"
-    control.write_text(control.read_text().replace("0.1.0-1", "0.1.0-2"))
-    fresh = folder / path.name.replace("0.1.0-1", "0.1.0-2")
+    control.write_text(control.read_text().replace(VERSION, NEXT))
+    fresh = folder / path.name.replace(VERSION, NEXT)
     roots.run("dpkg-deb", "--root-owner-group", "-Znone", "--build", content, fresh)
     shutil.rmtree(content)
     return fresh
@@ -89,11 +91,11 @@ def machine(kind_of_root, packages, tmp_path_factory):
 
 def install_dependencies(root):
     """What apt has to fetch is fetched before the boot: the machine has no network."""
-    script = """
+    script = f"""
         mount -t proc proc /proc
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -q
-        apt-get install -q -y --no-install-recommends --download-only /packages/*_0.1.0-1_*.deb
+        apt-get install -q -y --no-install-recommends --download-only /packages/*_{VERSION}_*.deb
         apt-get install -q -y --no-install-recommends adduser python3 gcc libc6-dev pkg-config
         umount /proc
     """
@@ -139,14 +141,14 @@ def test_the_packages_hold_what_they_should(packages):
     assert "./usr/bin/flytuned" in held["flytuned"] and "flytune-runner-cpu" in held["flytuned"]
     assert "./lib/systemd/system/flytuned.socket" in held["flytuned"]
     assert "man8/flytuned.8.gz" in held["flytuned"] and "man1/flytunectl.1.gz" in held["flytuned"]
-    assert "libflytune-client.so.0 -> libflytune-client.so.0." in held["libflytune-client0"]
+    assert "libflytune-client.so.1 -> libflytune-client.so.1." in held["libflytune-client1"]
     for name in ("DECISION.md", "EXPORT.md", "HARDENING.md", "JSON.md", "LAUNCH.md", "MODELS.md", "PROTOCOL.md", "board.h"):
         assert f"./usr/share/doc/flytuned/{name}\n" in held["flytuned"], "the manual pages name it by its place"
     for name in ("admin.h", "client.h", "rmsnorm.h", "flytune-client.pc"):
         assert f"/{name}\n" in held["libflytune-client-dev"]
-    symbols = roots.run("dpkg-deb", "--info", first["libflytune-client0"], "symbols").stdout
-    assert "flytune_lookup@FLYTUNE_0.1 0.1.0" in symbols
-    depends = roots.run("dpkg-deb", "--field", first["libflytune-client0"], "Depends").stdout
+    symbols = roots.run("dpkg-deb", "--info", first["libflytune-client1"], "symbols").stdout
+    assert "flytune_lookup@FLYTUNE_0.2 0.2.0" in symbols
+    depends = roots.run("dpkg-deb", "--field", first["libflytune-client1"], "Depends").stdout
     assert re.fullmatch(r"libc6 \(>= [\d.]+\)", depends.strip()), "programs that link the library would pull in more"
 
 
@@ -161,7 +163,7 @@ def test_lintian_finds_no_error(packages):
 
 
 def test_installed_it_runs_at_once(machine):
-    said = install(machine, "0.1.0-1")
+    said = install(machine, VERSION)
     assert "rror" not in said
     for unit in ("flytuned.socket", "flytuned.service"):
         assert machine.show(unit, "ActiveState") == "active", machine.journal()
@@ -312,7 +314,7 @@ def test_an_upgrade_refuses_no_client(machine):
             echo answered
         done""")
     assert client.stdout.readline() == "answered\n"
-    install(machine, "0.1.0-2")
+    install(machine, NEXT)
     machine.shell("touch /run/upgraded")
     said = client.communicate()[0]
     assert "failed" not in said, said
@@ -321,12 +323,12 @@ def test_an_upgrade_refuses_no_client(machine):
     assert after["store"] == before["store"]
     assert machine.shell("stat -c %i /run/flytuned/flytuned.sock") == socket_before
     assert "log-level" in machine.shell("cat /etc/default/flytuned"), "the operator's file was replaced"
-    assert machine.shell("dpkg-query -W -f '${Version}' flytuned") == "0.1.0-2"
+    assert machine.shell("dpkg-query -W -f '${Version}' flytuned") == NEXT
 
 
 def test_the_same_version_over_itself_keeps_everything(machine):
     before = status(machine)
-    machine.shell("DEBIAN_FRONTEND=noninteractive dpkg --install --force-confold /packages/*_0.1.0-2_*.deb")
+    machine.shell(f"DEBIAN_FRONTEND=noninteractive dpkg --install --force-confold /packages/*_{NEXT}_*.deb")
     assert status(machine)["store"] == before["store"]
     assert json.loads(ctl(machine, "--json", "lookup", *harness.shape(m=1, n=1024)).stdout)["config"] == machine.answer["config"]
 
@@ -337,7 +339,7 @@ def test_removed_it_is_gone_but_for_its_data(machine):
     assert machine.show("flytuned.service", "ActiveState") == "inactive"
     assert machine.show("flytuned.socket", "ActiveState") == "inactive"
     assert machine.shell("ls /var/lib/flytuned; ls /etc/default/flytuned")
-    machine.shell("DEBIAN_FRONTEND=noninteractive dpkg --install --force-confold /packages/flytuned_0.1.0-2_*.deb")
+    machine.shell(f"DEBIAN_FRONTEND=noninteractive dpkg --install --force-confold /packages/flytuned_{NEXT}_*.deb")
     assert status(machine)["store"] == store
 
 

@@ -76,8 +76,8 @@ def test_every_file_has_its_place(stage, prefix):
         assert stat.S_IMODE(where.stat().st_mode) == mode, path
     for unit in UNITS:
         assert find(stage, unit).parent.parts[-2:] == ("systemd", "system")
-    library = find(stage, "libflytune-client.so.0")
-    assert library.is_symlink() and library.resolve().name.startswith("libflytune-client.so.0.")
+    library = find(stage, "libflytune-client.so.1")
+    assert library.is_symlink() and library.resolve().name.startswith("libflytune-client.so.1.")
     assert (library.parent / "libflytune-client.so").is_symlink()
     assert (library.parent / "pkgconfig" / "flytune-client.pc").is_file()
 
@@ -125,7 +125,7 @@ def test_programs_find_their_libraries_without_the_build_folder(stage):
         dynamic = roots.run("readelf", "-d", path).stdout
         assert "RUNPATH" not in dynamic and "RPATH" not in dynamic, path
         if path.name.startswith("libflytune-client"):
-            assert "Library soname: [libflytune-client.so.0]" in dynamic
+            assert "Library soname: [libflytune-client.so.1]" in dynamic
 
 
 def test_the_daemon_links_no_gpu_library_and_no_libsystemd(stage):

@@ -345,7 +345,7 @@ enum { FLYTUNE_SOURCES_MAX = 16 };
 /* The state of the daemon. */
 struct flytune_status_info {
 	size_t size;
-	char server[64];   /* "flytuned 0.1.0" */
+	char server[64];   /* "flytuned 0.2.0" */
 	uint64_t protocol; /* version that is spoken */
 	uint64_t pid;
 	uint64_t uptime_ns;

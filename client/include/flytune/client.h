@@ -38,7 +38,7 @@ extern "C" {
 
 #define FLYTUNE_API __attribute__((visibility("default")))
 
-/* The version of this header, and that of the library that is loaded: "0.1.0". */
+/* The version of this header, and that of the library that is loaded: "0.2.0". */
 #define FLYTUNE_VERSION_MAJOR 0
 #define FLYTUNE_VERSION_MINOR 1
 FLYTUNE_API const char *flytune_version(void);

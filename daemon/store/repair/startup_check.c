@@ -53,10 +53,9 @@ static int check_format(const char *path, uint64_t format, struct ft_error *erro
 		        path, format, RECORD_FORMAT);
 	return ft_fail(error, FT_E_STORE,
 	        "the store in %.100s has format %" PRIu64
-	        ", of flytune 0.1.0, and is left as it is: there, `flytunectl export "
-	        "FILE`; then move the directory away, start this flytune (format %d), and `flytunectl import "
-	        "FILE`",
-	        path, format, RECORD_FORMAT);
+	        ", of flytune 0.1.0, and is left as it is: with 0.1.0, `flytunectl export FILE`; then move "
+	        "the directory away, start this flytune (" FLYTUNE_VERSION ") and `flytunectl import FILE`",
+	        path, format);
 }
 
 /* ---- the seal ---- */
