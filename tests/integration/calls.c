@@ -15,7 +15,7 @@
 #include <flytune/admin.h>
 #include <flytune/rmsnorm.h>
 
-enum { PROBLEMS = 4, TRIES = 3000, BETWEEN_MS = 10, ROWS_MAX = 16 };
+enum { PROBLEMS = 4, TRIES = 3000, BETWEEN_MS = 10, ROWS_MAX = 16, PATIENT_MS = 10000 };
 
 struct calls {
 	flytune_client *client;
@@ -58,7 +58,11 @@ static void say_answer(struct calls *calls, const struct flytune_answer *answer)
 
 static enum flytune_result ask_open(struct calls *calls)
 {
-	calls->client = flytune_open(NULL, &calls->error);
+	struct flytune_options options;
+
+	flytune_options_init(&options);
+	options.lookup_timeout_ms = PATIENT_MS;
+	calls->client = flytune_open(&options, &calls->error);
 	return calls->client != NULL ? FLYTUNE_OK : calls->error.code;
 }
 

@@ -44,10 +44,19 @@ static void die(const char *what, const struct flytune_error *error)
 	exit(1);
 }
 
+enum {
+	PATIENT_MS = 60000
+}; /* so that a machine on which the daemon has to wait for its turn changes nothing */
+
 static flytune_client *open_client(void)
 {
+	struct flytune_options options;
 	struct flytune_error error;
-	flytune_client *client = flytune_open(NULL, &error);
+	flytune_client *client;
+
+	flytune_options_init(&options);
+	options.lookup_timeout_ms = options.call_timeout_ms = PATIENT_MS;
+	client = flytune_open(&options, &error);
 
 	if (client == NULL)
 		die("open", &error);

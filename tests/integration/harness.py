@@ -333,6 +333,9 @@ def write_relay(path, word):
     return path
 
 
+ASKER_S = 5  # the time-out of its lookups
+
+
 class Asker:
     """The C program that uses the library."""
 

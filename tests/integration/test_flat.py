@@ -87,8 +87,8 @@ def test_threads_that_are_cancelled_in_lookups_leave_the_client_as_quick_as_it_w
     daemon.tune()
     figures = drill(daemon, what, 10000 if LONG else 1000)
     print(figures)
-    # A connection or a lock that was lost would cost the lookup's whole time-out.
-    assert figures["slowest_ns"] < 0.9e9 * harness.PATIENCE
+    # A connection or a lock that was lost would cost the lookup's whole time-out, which is a minute.
+    assert figures["slowest_ns"] < 50e9
 
 
 def test_a_thousand_clients_of_whom_some_do_not_read_and_some_send_half(daemons, runner):

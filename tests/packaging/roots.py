@@ -98,7 +98,7 @@ class Machine:
         self.init = None
         try:
             self.init = harness.until(self.find_init, "systemd runs")
-            harness.until(self.is_up, "systemd is up")
+            harness.until(self.is_up, "systemd is up", 3 * harness.DEADLINE)
         except BaseException:
             self.close()
             raise

@@ -217,7 +217,7 @@ def test_strangers_are_told_which_group_they_lack(machine):
 
 
 def test_a_sweep_of_the_cpu_runs_in_the_sandbox(machine):
-    done = json.loads(ctl(machine, "--json", "tune", *harness.shape(m=1, n=1024), "--budget", 2).stdout)
+    done = json.loads(ctl(machine, "--json", "tune", *harness.shape(m=1, n=1024), "--budget", harness.BUDGET).stdout)
     assert done[0]["source"] == "tuned", done
     machine.answer = done[0]
     assert json.loads(ctl(machine, "--json", "lookup", *harness.shape(m=1, n=1024)).stdout)["source"] == "tuned"
@@ -226,11 +226,13 @@ def test_a_sweep_of_the_cpu_runs_in_the_sandbox(machine):
 def test_a_program_is_built_against_the_package_and_answered(machine):
     if machine.run("sh", "-c", "command -v gcc && command -v pkg-config", check=False).returncode != 0:
         pytest.skip("needs a compiler in the root")
-    said = machine.shell("""
+    machine.shell("""
         cd /var/tmp
-        gcc -Wall -Werror /usr/share/doc/libflytune-client-dev/examples/lookup.c $(pkg-config --cflags --libs flytune-client) -o ft
-        ./ft 1024; rm ft""")
-    assert "tuned" in said and "away" not in said
+        gcc -Wall -Werror /usr/share/doc/libflytune-client-dev/examples/lookup.c $(pkg-config --cflags --libs flytune-client) -o ft""")
+    # On a busy machine the second that it grants the daemon may be over now and then.
+    said = harness.until(lambda: (lambda said: "away" not in said and said)(machine.shell("/var/tmp/ft 1024")), "it is answered")
+    assert "tuned" in said
+    machine.shell("rm /var/tmp/ft")
 
 
 def test_a_reload_and_a_restart_keep_everything(machine):
@@ -251,14 +253,14 @@ def test_a_reload_and_a_restart_keep_everything(machine):
     assert json.loads(ctl(machine, "--json", "lookup", *harness.shape(m=1, n=1024)).stdout)["config"] == machine.answer["config"]
 
 
-def test_a_killed_daemon_is_back_within_the_second_that_a_lookup_waits(machine):
+def test_a_killed_daemon_is_back_while_a_lookup_waits(machine):
     old = main_pid(machine)
     machine.shell(f"kill -KILL {old}")
     began = time.monotonic()
     answer = ctl(machine, "--json", "lookup", *harness.shape(m=1, n=1024), check=False)
     took = time.monotonic() - began
     print(f"answered {took:.3f} s after kill -9: exit {answer.returncode}")
-    # 3: the machine was so busy that the second was over, and the default was given.
+    # 3: the machine was so busy that its patience was over, and the default was given.
     assert answer.returncode in (0, 3) and json.loads(answer.stdout[answer.stdout.index("{"):])["config"]
     assert wait_for_new(machine, old)
     assert status(machine)["pid"] == main_pid(machine)
@@ -267,7 +269,7 @@ def test_a_killed_daemon_is_back_within_the_second_that_a_lookup_waits(machine):
 def test_a_stuck_daemon_is_ended_by_the_watchdog(machine):
     machine.shell("""
         mkdir -p /run/systemd/system/flytuned.service.d
-        printf '[Service]\\nWatchdogSec=1s\\n' >/run/systemd/system/flytuned.service.d/watchdog.conf
+        printf '[Service]\\nWatchdogSec=3s\\n' >/run/systemd/system/flytuned.service.d/watchdog.conf
         systemctl daemon-reload; systemctl restart flytuned""")
     old = main_pid(machine)
     machine.shell(f"kill -STOP {old}")

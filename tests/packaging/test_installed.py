@@ -316,8 +316,13 @@ def example(request, stage, prefix, tmp_path_factory):
 def test_a_program_of_someone_elses_is_answered(example, daemons):
     program, env = example
     daemon = daemons().start()
-    said = roots.run(program, "4096", env={**env, "FLYTUNE_SOCKET": str(daemon.path)}).stdout
-    assert said.count("\n") == 4 and "away" not in said
+
+    def answered():
+        said = roots.run(program, "4096", env={**env, "FLYTUNE_SOCKET": str(daemon.path)}).stdout
+        assert said.count("\n") == 4
+        return "away" not in said
+    # On a busy machine the second that it grants the daemon may be over now and then.
+    harness.until(answered, "it is answered by the daemon")
 
 
 def test_a_program_of_someone_elses_goes_on_without_a_daemon(example, tmp_path):
