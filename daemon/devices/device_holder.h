@@ -32,7 +32,9 @@ static inline bool device_holder_may_go(enum device_holder from, enum device_hol
 	                {[HOLDER_NONE] = true, [HOLDER_SWEEP] = true /* someone joined it by hand */},
 	        [HOLDER_CHECK] =
 	                {[HOLDER_NONE] = true, [HOLDER_SWEEP] = true /* the winner holds no longer */},
-	        [HOLDER_SWEEP] = {[HOLDER_NONE] = true},
+	        [HOLDER_SWEEP] = {[HOLDER_NONE] = true,
+	                [HOLDER_BACKGROUND] = true /* the store refused who joined it by hand */,
+	                [HOLDER_CHECK] = true /* likewise */},
 	};
 
 	return may[from][to];

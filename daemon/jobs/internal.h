@@ -48,9 +48,6 @@ static inline bool queue_go(struct job *job, enum job_state next)
 
 /* To those who watch. */
 void queue_report(struct queue *queue, const struct job *job, const char *word);
-/* A job that the store refused never was. Others may have joined it meanwhile, or cancelled it: their commits
- * come through first, and one of them may still store it. */
-void queue_drop_unstored(struct job *job);
 
 /* ---- schedule.c ---- */
 

@@ -23,12 +23,22 @@ struct wait {
 	void *data;
 };
 
+/* What whoever joins a job may change of it. */
+struct job_terms {
+	int64_t priority;
+	uint64_t owner, budget_ns;
+	bool force, begun, check, subset, named;
+	char cause[sizeof(((struct ft_job *)0)->cause)];
+	char home[FT_DEVICE_ID_SIZE];
+};
+
 /* Someone who waits for a job to be in the store. */
 struct arrival {
 	struct arrival *next;
 	void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error);
 	void *data;
 	bool joined;
+	struct job_terms before; /* of a job that was joined, to be put back if the store refuses that */
 };
 
 /* On so many devices a job is tried whose runners fail. */
@@ -47,6 +57,7 @@ struct job {
 	enum job_outcome outcome; /* from JOB_ENDS or JOB_DROPS on */
 	bool cancelled;           /* someone did, whether or not they still wait for it */
 	bool away;                /* it failed for want of its device or runner */
+	uint64_t dropped_with;    /* the job with whose end this one, which is over, leaves the store */
 	unsigned commits;         /* on their way to the store: it stays in memory until they are through */
 	struct wait *waits;
 	struct wait *cancels;

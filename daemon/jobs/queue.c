@@ -59,17 +59,50 @@ void queue_report(struct queue *queue, const struct job *job, const char *word)
 
 /* ---- arrivals ---- */
 
-/* A job that the store refused never was. Others may have joined it meanwhile, or cancelled it: their commits
- * come through first, and one of them may still store it. */
-void queue_drop_unstored(struct job *job)
+static struct job_terms terms_of(const struct job *job)
 {
-	struct ft_error error;
+	struct job_terms terms = {
+	        .priority = job->info.priority,
+	        .owner = job->info.owner,
+	        .budget_ns = job->info.budget_ns,
+	        .force = job->info.force,
+	        .begun = job->info.begun,
+	        .check = job->info.check,
+	        .subset = job->info.subset,
+	        .named = job->info.named,
+	};
 
-	if (job->stored || job->commits > 0 || job->state == JOB_OVER)
+	memcpy(terms.cause, job->info.cause, sizeof(terms.cause));
+	memcpy(terms.home, job->home, sizeof(terms.home));
+	return terms;
+}
+
+static void put_terms(struct job *job, const struct job_terms *terms)
+{
+	job->info.priority = terms->priority;
+	job->info.owner = terms->owner;
+	job->info.budget_ns = terms->budget_ns;
+	job->info.force = terms->force;
+	job->info.begun = terms->begun;
+	job->info.check = terms->check;
+	job->info.subset = terms->subset;
+	job->info.named = terms->named;
+	memcpy(job->info.cause, terms->cause, sizeof(job->info.cause));
+	memcpy(job->home, terms->home, sizeof(job->home));
+	if (job->state == JOB_WAITS)
+		memcpy(job->info.device, job->home, sizeof(job->info.device));
+}
+
+/* One that the store refused never was: a new job goes, and a join leaves the job as it found it. Those behind it were stored
+ * with what it had changed: with them that stands, or falls. */
+static void take_back(struct job *job, const struct arrival *refused)
+{
+	if (job->arrivals != NULL)
+		job->arrivals->before = refused->before;
+	else if (job->state <= JOB_STOPS)
+		put_terms(job, &refused->before);
+	if (job->stored || job->commits > 0)
 		return;
-	(void)ft_fail(&error, FT_E_STORE, "the store refused the job");
-	job_call_waits(&job->cancels, NULL, &error);
-	job_call_waits(&job->waits, NULL, &error);
 	job_table_remove(&job->queue->jobs, job);
 	job_free(job);
 }
@@ -88,8 +121,9 @@ static void arrived(void *data, uint64_t generation, const struct ft_error *erro
 	if (was_new && job->stored)
 		queue_report(queue, job, "queued");
 	arrival->done(arrival->data, error == NULL ? &job->info : NULL, arrival->joined, error);
+	if (error != NULL)
+		take_back(job, arrival);
 	free(arrival);
-	queue_drop_unstored(job);
 	queue_pump(queue);
 }
 
@@ -172,6 +206,7 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 	struct arrival **last;
 	bool joined = job != NULL;
 	struct store_batch *batch = NULL;
+	struct job_terms before = {0};
 	struct ft_error error;
 
 	if (queue->stopping) {
@@ -212,15 +247,17 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 		if (!job_table_append(&queue->jobs, job))
 			goto memory;
 		job_set_state(job, "queued");
-	} else if (ask->cause == NULL) {
-		join(job, target, ask);
+	} else {
+		before = terms_of(job);
+		if (ask->cause == NULL)
+			join(job, target, ask);
 	}
 	if (arrival == NULL)
 		goto memory;
 	batch = store_batch_new(queue->store);
 	if (batch == NULL || store_batch_job(batch, &job->info) != 0)
 		goto memory;
-	*arrival = (struct arrival){.done = done, .data = data, .joined = joined};
+	*arrival = (struct arrival){.done = done, .data = data, .joined = joined, .before = before};
 	for (last = &job->arrivals; *last != NULL; last = &(*last)->next)
 		;
 	*last = arrival;
@@ -231,6 +268,8 @@ memory:
 	(void)ft_fail(&error, FT_E_MEMORY, "no memory for a job");
 	if (batch != NULL)
 		store_batch_drop(batch);
+	if (joined)
+		put_terms(job, &before);
 	if (job != NULL && !joined) {
 		if (job->info.state[0] != '\0')
 			job_table_remove(&queue->jobs, job);
@@ -241,16 +280,17 @@ fail:
 	done(data, NULL, false, &error);
 }
 
-/* The job of a number, or NULL with an error. */
+/* The job of a number, or NULL with an error. One that the store has not yet is nobody's: it may never be acknowledged. */
 static struct job *find_listed(const struct queue *queue, uint64_t id, struct ft_error *error)
 {
 	struct job *job = job_table_find(&queue->jobs, id);
 	char text[24];
 
-	if (job == NULL) {
+	if (job == NULL || !job->stored) {
 		(void)snprintf(text, sizeof(text), "%" PRIu64, id);
 		(void)ft_fail_field(
 		        error, FT_E_UNKNOWN_JOB, "job", text, "a job that the daemon still lists");
+		return NULL;
 	}
 	return job;
 }
@@ -295,7 +335,7 @@ int64_t queue_owner(const struct queue *queue, uint64_t id)
 {
 	const struct job *job = job_table_find(&queue->jobs, id);
 
-	return job != NULL ? (int64_t)job->info.owner : -1;
+	return job != NULL && job->stored ? (int64_t)job->info.owner : -1;
 }
 
 int queue_cancel(struct queue *queue, uint64_t id, job_done done, void *data, struct wait **handle,
@@ -336,9 +376,12 @@ int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer
 
 bool queue_write_next(const struct queue *queue, uint64_t *id, struct ft_writer *writer)
 {
+	const uint32_t count = queue->jobs.active + queue->jobs.ended;
 	uint32_t index = job_table_index(&queue->jobs, *id + 1);
 
-	if (index == queue->jobs.active + queue->jobs.ended)
+	while (index < count && !queue->jobs.by_id[index]->stored)
+		index++;
+	if (index == count)
 		return false;
 	*id = queue->jobs.by_id[index]->info.job;
 	job_write(queue->jobs.by_id[index], writer);

@@ -12,16 +12,32 @@
 
 enum { RETRY_LAST_MS = 60000 };
 
-static void drop_oldest_ended(struct queue *queue, struct store_batch *batch)
+/* With the end of a job the oldest that have ended leave the store. In memory they stay until that is committed. */
+static void drop_oldest_ended(struct job *ends, struct store_batch *batch)
 {
-	while (queue->jobs.ended >= QUEUE_ENDED_KEPT) {
-		struct job *job = queue->jobs.first;
+	const struct job_table *jobs = &ends->queue->jobs;
+	uint32_t more = jobs->ended < QUEUE_ENDED_KEPT ? 0 : jobs->ended - QUEUE_ENDED_KEPT + 1;
 
-		while (job != NULL && job->state != JOB_OVER)
-			job = job->next;
-		if (job == NULL || store_batch_drop_job(batch, job->info.job) != 0)
+	for (struct job *job = jobs->first; job != NULL && more > 0; job = job->next) {
+		if (job->state != JOB_OVER)
+			continue;
+		if (store_batch_drop_job(batch, job->info.job) != 0)
 			return;
-		job_table_remove(&queue->jobs, job);
+		job->dropped_with = ends->info.job;
+		more--;
+	}
+}
+
+static void forget_dropped(const struct job *ended)
+{
+	struct job_table *jobs = &ended->queue->jobs;
+	struct job *next;
+
+	for (struct job *job = jobs->first; job != NULL; job = next) {
+		next = job->next;
+		if (job->dropped_with != ended->info.job)
+			continue;
+		job_table_remove(jobs, job);
 		job_free(job);
 	}
 }
@@ -156,6 +172,7 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		if (found->target.device != NULL)
 			queue->events->swept(queue->data, &found->target, &job->info, busy, job->away);
 	}
+	forget_dropped(job);
 	job_over(job);
 	queue_pump(queue);
 }
@@ -166,12 +183,9 @@ static void committed(void *data, uint64_t generation, const struct ft_error *er
 	struct queue *queue = job->queue;
 
 	job->commits--;
-	job->stored = job->stored || error == NULL;
 	end_committed(job, generation, error);
-	if (error == NULL)
-		return;
-	queue_drop_unstored(job);
-	queue_pump(queue);
+	if (error != NULL)
+		queue_pump(queue);
 }
 
 static int add_winner(struct queue *queue, struct job *job, struct store_batch *batch)
@@ -196,7 +210,7 @@ void queue_commit_end(struct job *job)
 
 	if (batch == NULL)
 		goto fail;
-	drop_oldest_ended(queue, batch);
+	drop_oldest_ended(job, batch);
 	if (job->active != NULL && job->active->found.trials != NULL) {
 		const struct sweep_end *found = &job->active->found;
 

@@ -2,6 +2,7 @@
 import os
 import signal
 
+import msgpack
 import pytest
 
 import harness
@@ -134,3 +135,16 @@ def test_jobs_that_come_one_after_another_hold_no_other_up_for_ever(daemons, run
         jobs = [peer.call("wait", job=job) for job in (chain[0], chain[1], other, chain[2])]
     started = [job["started_at_ns"] for job in jobs]
     assert started == sorted(started), jobs
+
+
+def test_a_job_is_listed_once_it_is_acknowledged(daemon):
+    with daemon.peer() as peer:
+        asked = [[0, 90 + i, "tune", {"kernel": "rmsnorm", "problem": problem(m=i + 1)}] for i in range(4)]
+        peer.send(b"".join(msgpack.packb(message) for message in [*asked, [0, 99, "jobs", {}]]))
+        acknowledged = set()
+        while (message := peer.message())[1] != 99:
+            acknowledged.add(message[3]["job"])
+        assert {job["job"] for job in message[3]["jobs"]} <= acknowledged
+        while len(acknowledged) < len(asked):
+            acknowledged.add(peer.message()[3]["job"])
+        assert acknowledged == {job["job"] for job in peer.call("jobs")["jobs"]}

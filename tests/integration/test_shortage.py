@@ -96,6 +96,60 @@ def test_a_sweep_that_fails_on_a_full_disk_keeps_what_it_measured_and_tells_of_n
         assert other.call("trials", kernel="rmsnorm", problem=problem(m=9))["rounds"] == last + 1 > 4
 
 
+@contextlib.contextmanager
+def unwritable(daemon):
+    """No file of the daemon's takes a write meanwhile."""
+    before = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+    yield
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, before)
+    harness.until(lambda: daemon.status()["degraded"] == "", "it recovers by itself")
+
+
+def refused(ask):
+    with pytest.raises(harness.RpcError) as refusal:
+        ask()
+    assert refusal.value.code == "store", refusal.value
+
+
+def test_who_joins_a_job_and_is_refused_leaves_it_as_it_was(daemon):
+    with daemon.peer() as peer:
+        def tune(**more):
+            return peer.call("tune", kernel="rmsnorm", problem=problem(), **more)["job"]
+
+        def listed():
+            return peer.call("jobs", job=job)["jobs"]
+        peer.call("pause")
+        job = tune()
+        before = listed()
+        with unwritable(daemon):
+            refused(lambda: tune(priority=7, force=True, device="cpu:0"))
+            assert listed() == before
+        assert tune(priority=3) == job
+        told, = listed()
+        assert told["priority"] == 3 and "force" not in told and "named" not in told
+
+
+def test_a_job_that_has_ended_is_listed_until_it_has_left_the_store(daemon):
+    with daemon.peer() as peer:
+        def listed():
+            return [job["job"] for job in peer.call("jobs")["jobs"]]
+        peer.call("pause")
+        asked = [peer.ask("tune", kernel="rmsnorm", problem=problem(m=m)) for m in range(1, 260)]
+        jobs = [peer.answer(number)["job"] for number in asked]
+        for number in [peer.ask("cancel", job=job) for job in jobs[:250]]:
+            peer.answer(number)
+        for job in jobs[250:-1]:
+            peer.call("cancel", job=job)
+        before = listed()
+        assert 256 <= len(before) < len(jobs)
+        with unwritable(daemon):
+            refused(lambda: peer.call("cancel", job=jobs[-1]))
+            assert listed() == before
+        peer.call("cancel", job=jobs[-1])
+        assert listed() == jobs[-256:]
+
+
 def test_a_start_on_a_full_disk_answers(daemons, runner, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a small disk")

@@ -7,10 +7,12 @@ static void nobody_takes_a_device_from_another(void **state)
 	(void)state;
 	for (int from = 1; from < HOLDERS; from++) {
 		for (int to = 1; to < HOLDERS; to++)
-			/* But a sweep that nobody waited for, or that was to be small, may become a whole one. */
+			/* But a sweep that nobody waited for, or that was to be small, may become a whole one, and back. */
 			assert_int_equal(
 			        device_holder_may_go((enum device_holder)from, (enum device_holder)to),
-			        to == HOLDER_SWEEP && (from == HOLDER_BACKGROUND || from == HOLDER_CHECK));
+			        (to == HOLDER_SWEEP && (from == HOLDER_BACKGROUND || from == HOLDER_CHECK)) ||
+			                (from == HOLDER_SWEEP &&
+			                        (to == HOLDER_BACKGROUND || to == HOLDER_CHECK)));
 	}
 }
 
