@@ -141,7 +141,8 @@ static void doubt(struct runner_slot *slot)
 	ask_runner(slot, why);
 }
 
-/* Runners that said otherwise of their device work one that is no more, or is another's now. */
+/* Runners that said otherwise of their device work one that is no more, or is another's now. Those that have yet to say hello
+ * are judged by that. */
 static void let_go_of_others(struct worker *heard, const struct ft_runner_hello_reply *hello)
 {
 	struct devices *devices = heard->slot->devices;
@@ -149,7 +150,7 @@ static void let_go_of_others(struct worker *heard, const struct ft_runner_hello_
 	for (uint32_t i = 0; i < devices->worker_count; i++) {
 		struct worker *worker = devices->worker[i];
 
-		if (worker != heard && worker->slot == heard->slot &&
+		if (worker != heard && worker->slot == heard->slot && worker->said != 0 &&
 		        worker->said != hello_of_device(hello, worker->device))
 			runner_kill(&worker->runner, RUNNER_ASKED, "its device is not what it said");
 	}
@@ -469,8 +470,23 @@ bool devices_probing(const struct devices *devices)
 	return false;
 }
 
+/* Of a kind of which nobody knows what there is, any id stands for the kind. */
+static struct device *find_stand_in(const struct devices *devices, const char *id)
+{
+	for (uint32_t i = 0; i < devices->count; i++) {
+		struct device *device = devices->device[i];
+		size_t length = strlen(device->shown.kind);
+
+		if (device->state != DEVICE_READY && strncmp(device->shown.kind, id, length) == 0 &&
+		        id[length] == ':')
+			return device;
+	}
+	return NULL;
+}
+
 struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error)
 {
+	struct device *stand_in;
 	char known[200] = "";
 	size_t length = 0;
 
@@ -496,6 +512,9 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 			length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",
 			        length > 0 ? ", " : "", device->shown.id);
 	}
+	stand_in = find_stand_in(devices, id);
+	if (stand_in != NULL)
+		return stand_in;
 	(void)ft_fail_field(error, FT_E_UNKNOWN_DEVICE, "device", id,
 	        known[0] != '\0' ? known : "a device (there is none)");
 	return NULL;

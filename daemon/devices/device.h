@@ -146,8 +146,8 @@ void devices_ask_again(struct devices *devices);
 /* Nobody speaks any more of devices that were replaced. */
 void devices_bury(struct devices *devices);
 
-/* By id or PCI address; NULL or "": the first that is ready or may become so. Sets the error if there is
- * none. */
+/* By id or PCI address; NULL or "": the first that is ready or may become so. Of a kind that has no device here, or whose runner
+ * is still to be heard, any id gives what stands for the kind. Sets the error if there is none. */
 struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error);
 /* Whether any runner is still to be heard. */
 bool devices_probing(const struct devices *devices);

@@ -174,9 +174,43 @@ fail:
 	return -1;
 }
 
-static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
-        struct store_batch *batch, struct ft_error *error)
+static bool is_of_kind(const struct runner_slot *slot, const char *id)
 {
+	size_t length = strlen(slot->kind);
+
+	return strncmp(slot->kind, id, length) == 0 && id[length] == ':';
+}
+
+/* What the operator wants of this kind and is not among `known`. With no other device that is the reason why there is none. */
+static void note_missing(struct runner_slot *slot, const char *known)
+{
+	const struct devices *devices = slot->devices;
+	bool has_any = false;
+
+	for (uint32_t i = 0; i < devices->count; i++)
+		has_any = has_any || devices->device[i]->slot == slot;
+	for (uint32_t i = 0; i < devices->options->device_count && known[0] != '\0'; i++) {
+		const char *wanted = devices->options->device[i];
+		bool found = !is_of_kind(slot, wanted);
+		struct ft_error error;
+
+		for (uint32_t k = 0; k < devices->count && !found; k++)
+			found = strcmp(devices->device[k]->shown.id, wanted) == 0;
+		if (found)
+			continue;
+		(void)ft_fail_field(&error, FT_E_UNKNOWN_DEVICE, "device", wanted, known);
+		log_line(devices->log, LOG_LEVEL_WARNING, "%s", error.message);
+		if (!has_any)
+			(void)snprintf(slot->reason, sizeof(slot->reason), "%.*s",
+			        (int)sizeof(slot->reason) - 1, error.message);
+	}
+}
+
+/* `known` gets the ids of all, wanted or not. */
+static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
+        struct store_batch *batch, char known[200], struct ft_error *error)
+{
+	size_t length = 0;
 	struct ft_runner_device *device = malloc(sizeof(*device));
 	struct ft_cursor list = ft_cursor_of(hello->devices.data, hello->devices.length);
 	struct ft_view view;
@@ -195,6 +229,9 @@ static int adopt_devices(struct runner_slot *slot, const struct ft_runner_hello_
 		else if (ft_decode(&ft_runner_device_message, view, device, error) != 0 ||
 		        adopt_device(slot, hello, device, batch, error) != 0)
 			result = -1;
+		else if (length < 200)
+			length += (size_t)snprintf(
+			        known + length, 200 - length, "%s%s", length > 0 ? ", " : "", device->id);
 	}
 	free(device);
 	return result;
@@ -260,8 +297,9 @@ int devices_adopt(struct runner_slot *slot, const struct ft_runner_hello_reply *
 	struct devices *devices = slot->devices;
 	struct device *before[DEVICES_MAX];
 	uint32_t count = take_devices(devices, slot, before);
+	char known[200] = "";
 
-	if (adopt_devices(slot, hello, batch, error) != 0) {
+	if (adopt_devices(slot, hello, batch, known, error) != 0) {
 		devices_drop(devices, slot);
 		for (uint32_t i = 0; i < count; i++)
 			(void)insert_device(devices, before[i], NULL); /* it had a place before */
@@ -271,11 +309,13 @@ int devices_adopt(struct runner_slot *slot, const struct ft_runner_hello_reply *
 		retire(devices, before[i]);
 	(void)snprintf(slot->name, sizeof(slot->name), "%s", hello->runner);
 	(void)snprintf(slot->reason, sizeof(slot->reason), "%s", hello->reason);
+	note_missing(slot, known);
 	return 0;
 }
 
 int devices_add_stand_in(struct runner_slot *slot, enum device_state state, struct ft_error *error)
 {
+	const struct options *options = slot->devices->options;
 	struct device *device = calloc(1, sizeof(*device));
 
 	if (device == NULL)
@@ -284,6 +324,10 @@ int devices_add_stand_in(struct runner_slot *slot, enum device_state state, stru
 	device->slot = slot;
 	device->worker = slot->first;
 	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->kind);
+	for (uint32_t i = options->device_count; i-- > 0;) { /* by the first of it that is wanted */
+		if (is_of_kind(slot, options->device[i]))
+			memcpy(device->shown.id, options->device[i], sizeof(device->shown.id));
+	}
 	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->kind);
 	ft_traits_guess(slot->kind, &device->traits);
 	if (insert_device(slot->devices, device, error) != 0) {

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from harness import problem, until
+from harness import problem, shape, until
 
 TWO = ("devices 2", "space 4", "problems named")
 
@@ -311,6 +311,54 @@ def test_a_candidate_goes_where_an_equal_device_is_left(daemons, runner, gates):
         ended(peer, by_hand[0])
         assert peer.call("wait", job=by_hand[1])["state"] == "failed"
         until(lambda: daemon.lookup(m=8)["source"] == "tuned", "it is swept on the one that is left")
+
+
+def test_a_hello_costs_no_runner_that_has_yet_to_say_its_own(two, runner):
+    gate = runner.gate("hello")
+    with two.peer() as peer:
+        first = devices(two)["cpu:0"]["runner_pid"]
+        runner.write(*TWO, "identity compiler=made-up-2 runtime=none timing=formula-1", f"at hello once gate {gate}")
+        numbers = [tune(peer, 64, device="cpu:1")]
+        gate.arrived()
+        starting = devices(two)["cpu:1"]["runner_pid"]
+        os.kill(first, signal.SIGKILL)
+        numbers.append(tune(peer, 128, device="cpu:0"))
+        ended(peer, numbers[1])
+        assert devices(two)["cpu:1"]["runner_pid"] == starting
+        gate.release()
+        ended(peer, numbers[0])
+        assert devices(two)["cpu:1"]["runner_pid"] == starting
+
+
+def test_a_device_that_is_wanted_and_not_there_is_named_with_what_there_is(daemons, runner):
+    runner.write(*TWO)
+    daemon = daemons(runner, device="cpu:5").start()
+    until(lambda: devices(daemon)["cpu:5"]["state"] == "absent", "its runner was asked")
+    missing = "device is cpu:5; it must be cpu:0, cpu:1"
+    assert list(devices(daemon)) == ["cpu:5"] and devices(daemon)["cpu:5"]["reason"] == missing
+    assert f"warning: {missing}" in daemon.log()
+    assert daemon.lookup()["source"] == "default"
+    told = daemon.ctl("tune", *shape(), check=False)
+    assert told.status == 1 and missing in told.complaint, told
+    daemon.stop()
+    daemon.arguments = ["--device", "cpu:1"]
+    daemon.start()
+    daemon.heard(missing)
+    until(lambda: list(devices(daemon)) == ["cpu:1"], "the other one is there")
+    assert daemon.ctl("tune", *shape()).json[0]["source"] == "tuned"
+
+
+def test_any_device_of_a_kind_that_has_none_is_answered_alike(daemons, runner):
+    """Whether there would be such a one nobody knows; of a kind that has some it is refused."""
+    daemon = daemons(runner, arguments=["--device", "cuda", "--runner", "cuda=/nonexistent"]).start()
+    until(lambda: devices(daemon)["cpu:0"]["state"] == "ready", "its runner was asked")
+    answers = [daemon.lookup(device=device) for device in ("cuda:0", "cuda:7")]
+    assert [answer["source"] for answer in answers] == ["default"] * 2 and answers[0]["config"] == answers[1]["config"]
+    complaints = {daemon.ctl("tune", *shape(device=device), check=False).complaint for device in ("cuda:0", "cuda:7")}
+    assert len(complaints) == 1 and "no cuda device to tune on: no runner program" in complaints.pop()
+    for command in ("lookup", "tune"):
+        told = daemon.ctl(command, *shape(device="cpu:7"), check=False)
+        assert told.status == 2 and "device is cpu:7; it must be cpu:0" in told.complaint, told
 
 
 def test_no_descriptor_of_the_daemon_reaches_a_runner(two, runner):
