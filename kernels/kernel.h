@@ -248,7 +248,8 @@ int ft_schema_canonical(
 void ft_schema_key(
         const struct ft_schema *schema, const struct ft_problem *whole, struct ft_problem_key *key);
 
-/* Knob names and values are the schema's, all present, none twice; puts them in the schema's order. */
+/* Knob names and values are the schema's, all present, none twice; puts them in the schema's order. `ordered` is another
+ * than `given`, and in pieces after a failure. */
 int ft_schema_check_config(const struct ft_schema *schema, const struct ft_config *given,
         struct ft_config *ordered, struct ft_error *error);
 

@@ -376,7 +376,6 @@ static int check_knob_names(
 	for (uint32_t i = 0; i < given->count; i++) {
 		const struct ft_knob_value *knob = &given->knob[i];
 		char number[24], list[LIST_SIZE];
-		const char *value = ft_knob_format(knob, number);
 		uint32_t at = 0;
 
 		while (at < schema->knob_count && !ft_name_same(schema->knob[at].name, knob->name))
@@ -385,31 +384,42 @@ static int check_knob_names(
 			list_knobs(schema, list, sizeof list);
 			ft_fail(error, FT_E_UNKNOWN_KNOB, "%s has no knob %s on this device; it has %s",
 			        schema->kernel, knob->name, list);
-			return blame(error, knob->name, value, list);
+			return blame(error, knob->name, ft_knob_format(knob, number), list);
 		}
 		for (uint32_t j = 0; j < i; j++) {
 			if (ft_name_same(given->knob[j].name, knob->name)) {
 				ft_fail(error, FT_E_BAD_REQUEST, "%s is given twice", knob->name);
-				return blame(error, knob->name, value, "given once");
+				return blame(error, knob->name, ft_knob_format(knob, number), "given once");
 			}
 		}
 	}
 	return 0;
 }
 
+/* All knobs, one by one: so configs nearly always are, for they were made by a schema. */
+static bool in_order(const struct ft_schema *schema, const struct ft_config *given)
+{
+	if (given->document_length > 0 || given->count != schema->knob_count)
+		return false;
+	for (uint32_t i = 0; i < given->count; i++) {
+		if (!ft_name_same(given->knob[i].name, schema->knob[i].name))
+			return false;
+	}
+	return true;
+}
+
 int ft_schema_check_config(const struct ft_schema *schema, const struct ft_config *given,
         struct ft_config *ordered, struct ft_error *error)
 {
-	struct ft_config made;
+	const bool plain = in_order(schema, given);
 	char list[LIST_SIZE];
 
-	ft_config_clear(&made);
-
-	if (check_knob_names(schema, given, error) < 0)
+	ft_config_clear(ordered);
+	if (!plain && check_knob_names(schema, given, error) < 0)
 		return -1;
 	for (uint32_t i = 0; i < schema->knob_count; i++) {
 		const struct ft_knob_def *def = &schema->knob[i];
-		const struct ft_knob_value *knob = ft_config_find(given, def->name);
+		const struct ft_knob_value *knob = plain ? &given->knob[i] : ft_config_find(given, def->name);
 		uint32_t at = 0;
 
 		if (!knob) {
@@ -429,9 +439,8 @@ int ft_schema_check_config(const struct ft_schema *schema, const struct ft_confi
 			return ft_fail_field(
 			        error, FT_E_BAD_VALUE, def->name, ft_knob_format(knob, number), list);
 		}
-		made.knob[made.count++] = *knob;
+		ordered->knob[ordered->count++] = *knob;
 	}
-	ft_config_copy(ordered, &made);
 	return 0;
 }
 

@@ -61,6 +61,17 @@ static inline bool ft_name_same(const char *a, const char *b)
 	return a[0] == b[0] && strcmp(a, b) == 0;
 }
 
+/* As snprintf of "%s", which takes five times as long. */
+static inline void ft_text_copy(char *to, size_t size, const char *from)
+{
+	size_t length = strlen(from);
+
+	if (length >= size)
+		length = size - 1;
+	memcpy(to, from, length);
+	to[length] = '\0';
+}
+
 /* Nothing of it is copied but the fields that it has: a problem is large, and most are small. */
 static inline void ft_problem_copy(struct ft_problem *to, const struct ft_problem *from)
 {

@@ -10,7 +10,7 @@
 
 enum { NEAREST_LOOKED_AT = 16, NEAREST_FACTOR = 2 };
 
-const char *const lookup_source_words[LOOKUP_SOURCES] = {
+const char lookup_source_words[LOOKUP_SOURCES][LOOKUP_WORD_SIZE] = {
         [LOOKUP_PINNED] = "pinned",
         [LOOKUP_TUNED] = "tuned",
         [LOOKUP_IMPORTED] = "imported",
@@ -67,7 +67,7 @@ static void take_identity(
         const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
 {
 	answer->unsettled = !winner->conclusive;
-	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", kernel->identity_hash);
+	memcpy(answer->identity, kernel->identity_hash, sizeof(answer->identity));
 }
 
 static void take_winner(
@@ -242,8 +242,8 @@ int lookup_without_store(struct store *store, const struct target *target, struc
 	answer->generation = store_generation(store);
 	answer->revision = target->kernel->schema.revision;
 	*basis = (struct lookup_basis){.source = LOOKUP_DEFAULT};
-	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_DEFAULT]);
-	(void)snprintf(answer->reason, sizeof(answer->reason), "the store cannot be read");
+	memcpy(answer->source, lookup_source_words[LOOKUP_DEFAULT], sizeof(answer->source));
+	ft_text_copy(answer->reason, sizeof(answer->reason), "the store cannot be read");
 	return target_default(target, &answer->config, error);
 }
 
@@ -343,7 +343,7 @@ done:
 	reason = "";
 finish:
 	basis->stale = reason == stale;
-	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[basis->source]);
-	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", reason);
+	memcpy(answer->source, lookup_source_words[basis->source], sizeof(answer->source));
+	ft_text_copy(answer->reason, sizeof(answer->reason), reason);
 	return 0;
 }

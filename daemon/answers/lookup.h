@@ -19,7 +19,8 @@ enum lookup_source {
 	LOOKUP_SOURCES
 };
 
-extern const char *const lookup_source_words[LOOKUP_SOURCES];
+enum { LOOKUP_WORD_SIZE = sizeof(((struct ft_answer *)NULL)->source) };
+extern const char lookup_source_words[LOOKUP_SOURCES][LOOKUP_WORD_SIZE];
 
 /* What an answer stands on. */
 struct lookup_basis {

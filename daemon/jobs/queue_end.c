@@ -77,10 +77,10 @@ static int make_answer(struct job *job, uint64_t generation)
 	memcpy(answer->device, job->info.device, sizeof(answer->device));
 	answer->problem = target->problem;
 	answer->config = winner->config;
-	(void)snprintf(answer->source, sizeof(answer->source), "%s", lookup_source_words[LOOKUP_TUNED]);
+	memcpy(answer->source, lookup_source_words[LOOKUP_TUNED], sizeof(answer->source));
 	(void)snprintf(answer->reason, sizeof(answer->reason), "%s", lookup_winner_reason(winner));
 	answer->generation = generation;
-	(void)snprintf(answer->identity, sizeof(answer->identity), "%s", target->kernel->identity_hash);
+	memcpy(answer->identity, target->kernel->identity_hash, sizeof(answer->identity));
 	lookup_times(winner, answer);
 	ft_writer_reset(&job->answer);
 	ft_encode(&job->answer, &ft_answer_message, answer);
