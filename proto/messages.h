@@ -62,7 +62,6 @@ FT_DECLARE_MESSAGE(lookup_request, FT_LOOKUP_REQUEST)
 	F(UINT, generation, 0, FT_REQUIRED)                                                                  \
 	F(TEXT, identity, FT_HASH_SIZE, FT_OPTIONAL) /* under which the answer was measured */               \
 	F(UINT, time_ns, 0, FT_OPTIONAL)                                                                     \
-	F(UINT, default_time_ns, 0, FT_OPTIONAL) /* by the rounds that both were in */                       \
 	F(UINT, gain_ppm, 0,                                                                                 \
 	        FT_OPTIONAL) /* the default's time over this one's, in millionths; 0: not known */           \
 	F(UINT, gain_least_ppm, 0, FT_OPTIONAL) /* its lower bound */                                        \

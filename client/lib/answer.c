@@ -117,8 +117,8 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 	snprintf(answer->identity, sizeof answer->identity, "%s", read.identity);
 	answer->generation = read.generation;
 	answer->time_ns = read.time_ns;
-	answer->default_time_ns = read.default_time_ns;
 	answer->gain_ppm = read.gain_ppm;
+	answer->default_time_ns = (uint64_t)((double)read.time_ns * (double)read.gain_ppm / 1e6 + 0.5);
 	answer->gain_least_ppm = read.gain_least_ppm;
 	answer->seen_ppm = read.seen_ppm;
 	answer->order_class = read.order_class;

@@ -48,7 +48,6 @@ int lookup_token(struct store *store, const char *token, uint64_t *generation, s
 static void set_gain(uint64_t time_ps, uint64_t default_time_ps, uint64_t least_ppm, struct ft_answer *answer)
 {
 	answer->time_ns = (time_ps + 500) / 1000;
-	answer->default_time_ns = (default_time_ps + 500) / 1000;
 	if (time_ps != 0)
 		answer->gain_ppm = (uint64_t)((double)default_time_ps / (double)time_ps * 1e6 + 0.5);
 	answer->gain_least_ppm = least_ppm;

@@ -212,7 +212,7 @@ void fake_answer(const struct ft_problem *problem, const char *generation, struc
 	snprintf(answer->reason, sizeof answer->reason, "%s", generation);
 	answer->generation = 7;
 	answer->time_ns = 81200;
-	answer->default_time_ns = 95000;
+	answer->gain_ppm = 1169951;
 	answer->tuned_at_ns = UINT64_C(1700000000000000000);
 	ft_config_set(&answer->config, "M", m == NULL ? -1 : m->number, NULL);
 	ft_config_set(&answer->config, "waves_per_eu", 0, NULL);
