@@ -87,6 +87,7 @@ struct cache_key {
 	const flytune_problem *problem;
 	const char *device; /* FT_DEVICE_ID_SIZE bytes, zero to the end */
 	uint64_t hash;
+	uint32_t device_words; /* 0: the caller named none */
 };
 
 /* How long an answer stands. */
@@ -115,9 +116,13 @@ uint64_t cache_hash_on(const flytune_problem *problem, const char *device);
 
 static inline struct cache_key cache_key(const flytune_problem *problem, const char *device)
 {
-	return (struct cache_key){.problem = problem,
-	        .device = device,
-	        .hash = *device == '\0' ? problem->hash : cache_hash_on(problem, device)};
+	struct cache_key key = {.problem = problem, .device = device, .hash = problem->hash};
+
+	if (*device != '\0') {
+		key.hash = cache_hash_on(problem, device);
+		key.device_words = CACHE_DEVICE_WORDS;
+	}
+	return key;
 }
 
 /* Whether an answer is kept, and how long it stands: nothing to rely on before it was copied. Any thread. */
@@ -190,9 +195,9 @@ static inline uint64_t cache_word(const struct cache_entry *entry, size_t at)
 	return atomic_load_explicit(&entry->word[at], memory_order_acquire);
 }
 
-static inline uint64_t cache_shape(const struct cache_key *key)
+static inline uint32_t cache_shape(const struct cache_key *key)
 {
-	return (*key->device == '\0' ? 0 : (uint64_t)CACHE_DEVICE_WORDS << 16) | key->problem->key_words;
+	return key->device_words << 16 | key->problem->key_words;
 }
 
 /* Whether an entry answers this key, and then what it is. */
@@ -200,18 +205,18 @@ static inline __attribute__((always_inline)) bool cache_matches(
         const struct cache_entry *entry, const struct cache_key *key, struct cache_hit *hit)
 {
 	const flytune_problem *problem = key->problem;
-	uint64_t shape, wanted = cache_shape(key);
+	const size_t words = problem->key_words;
+	uint64_t shape;
 
 	hit->entry = entry;
 	hit->sequence = atomic_load_explicit(&entry->sequence, memory_order_acquire);
 	shape = cache_word(entry, CACHE_AT_SHAPE);
 	hit->words = shape >> 32;
-	hit->answer = CACHE_AT_KEY + problem->key_words + (size_t)(wanted >> 16);
-	return hit->sequence % 2 == 0 && (uint32_t)shape == (uint32_t)wanted &&
-	        cache_same(entry, CACHE_AT_KEY, problem->key, problem->key_words) &&
-	        (wanted >> 16 == 0 ||
-	                cache_same(
-	                        entry, CACHE_AT_KEY + problem->key_words, key->device, CACHE_DEVICE_WORDS));
+	hit->answer = CACHE_AT_KEY + words + key->device_words;
+	return hit->sequence % 2 == 0 && (uint32_t)shape == cache_shape(key) &&
+	        cache_same(entry, CACHE_AT_KEY, problem->key, words) &&
+	        (key->device_words == 0 ||
+	                cache_same(entry, CACHE_AT_KEY + words, key->device, CACHE_DEVICE_WORDS));
 }
 
 /* Where a search in a set begins: nearly every entry is where its search begins, so that the way there can be foreseen. */
@@ -226,30 +231,30 @@ static inline __attribute__((always_inline)) bool cache_find(
 	const uint64_t hash = key->hash;
 	uint32_t index = (uint32_t)hash & (cache->sets - 1);
 	struct cache_set *set = &cache->set[index];
+	struct cache_entry *entry;
+	unsigned tried = 0, way;
+	uint64_t stripe;
 
-	for (unsigned tried = 0; tried < CACHE_WAYS; tried++) {
-		unsigned way = cache_way(hash, tried);
-		struct cache_entry *entry;
-		uint64_t stripe;
-
-		if (atomic_load_explicit(&set->place[way].hash, memory_order_relaxed) != hash)
-			continue;
-		entry = atomic_load_explicit(&set->place[way].entry, memory_order_acquire);
-		if (entry == NULL || !cache_matches(entry, key, hit))
-			continue;
-		stripe = cache_word(entry, CACHE_AT_STRIPE);
-		hit->terms.serial = cache_word(entry, CACHE_AT_SERIAL);
-		hit->terms.version = cache_word(entry, CACHE_AT_VERSION);
-		hit->terms.stripe = (uint32_t)stripe;
-		hit->terms.swept = (stripe & cache_swept_bit) != 0;
-		hit->terms.miss = (stripe & cache_miss_bit) != 0;
-		hit->place = index * CACHE_WAYS + way;
-		/* Written only when it says something new: many threads look at this memory. */
-		if (atomic_load_explicit(&entry->used, memory_order_relaxed) == 0)
-			atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
-		return true;
-	}
-	return false;
+	do {
+		if (tried == CACHE_WAYS)
+			return false;
+		way = cache_way(hash, tried++);
+	} while (atomic_load_explicit(&set->place[way].hash, memory_order_relaxed) != hash);
+	/* Should another problem have this very hash, then this one is asked for each time. */
+	entry = atomic_load_explicit(&set->place[way].entry, memory_order_acquire);
+	if (entry == NULL || !cache_matches(entry, key, hit))
+		return false;
+	stripe = cache_word(entry, CACHE_AT_STRIPE);
+	hit->terms.serial = cache_word(entry, CACHE_AT_SERIAL);
+	hit->terms.version = cache_word(entry, CACHE_AT_VERSION);
+	hit->terms.stripe = (uint32_t)stripe;
+	hit->terms.swept = (stripe & cache_swept_bit) != 0;
+	hit->terms.miss = (stripe & cache_miss_bit) != 0;
+	hit->place = index * CACHE_WAYS + way;
+	/* Written only when it says something new: many threads look at this memory. */
+	if (atomic_load_explicit(&entry->used, memory_order_relaxed) == 0)
+		atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
+	return true;
 }
 
 static inline bool cache_copy(const struct cache_hit *hit, struct flytune_answer *answer)

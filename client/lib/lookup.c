@@ -354,18 +354,20 @@ static __attribute__((noinline)) enum flytune_result look_up(flytune_client *cli
 	return answer_asking(client, &key, timeout_ms, &document, answer, out);
 }
 
-enum flytune_result flytune_lookup(flytune_client *client, const flytune_problem *problem,
-        const struct flytune_lookup_options *given, struct flytune_answer *answer, struct flytune_error *out)
+/* In one piece: what a call of each part costs adds up to a tenth of this. */
+__attribute__((flatten)) enum flytune_result flytune_lookup(flytune_client *client,
+        const flytune_problem *problem, const struct flytune_lookup_options *given,
+        struct flytune_answer *answer, struct flytune_error *out)
 {
+	struct cache_key key;
+
 	REQUIRE(client, out);
 	REQUIRE(problem, out);
 	REQUIRE(answer, out);
+	if (given != NULL || sized_length(answer) != sizeof *answer)
+		return look_up(client, problem, given, answer, out);
 	/* What nearly every call is, without the rest around it. Where the daemon is never asked, nothing is kept. */
-	if (given == NULL && sized_length(answer) == sizeof *answer) {
-		struct cache_key key = cache_key(problem, client->device);
-
-		if (answer_at_once(client, &key, answer))
-			return FLYTUNE_OK;
-	}
-	return look_up(client, problem, given, answer, out);
+	key = cache_key(problem, client->device);
+	return answer_at_once(client, &key, answer) ? FLYTUNE_OK
+	                                            : look_up(client, problem, NULL, answer, out);
 }
