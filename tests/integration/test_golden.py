@@ -61,10 +61,7 @@ def test_the_answers_of_every_moment_are_what_they_were(golden):
 
 def test_trials_jobs_and_counters_are_what_they_were(golden, runner):
     daemon, _, expected = golden
-    # One more: which device its id means has a history, which is stored soon after the device is ready.
-    harness.until(lambda: daemon.status()["generation"] == expected["status"]["generation"] + 1, "its history is stored")
     status = daemon.status()
-    status["generation"] -= 1
     assert {name: status[name] for name in expected["status"]} == expected["status"]
     jobs = daemon.ctl("jobs").json["jobs"]
     assert [{name: job[name] for name in ("job", "problems", "state")} for job in jobs] == expected["jobs"]
