@@ -111,6 +111,7 @@ def making_way(daemons, runner):
     gate.arrived()
     hand = daemon.ctl_start("tune", *shape(m=8))
     daemon.heard("makes way")
+    until(lambda: jobs(daemon)[-1]["waiters"], "it waits for its job")
     return daemon, gate, hand
 
 

@@ -79,7 +79,7 @@ def test_the_page_counts_what_happened(daemon):
 
 def test_runners_are_counted_by_how_they_ended(daemons, runner):
     runner.write("at build 2 once exit 3", "at verify 3 once hang", "at measure 1 once rubbish")
-    daemon = daemons(runner, arguments=["--deadline", "verify=0.5"]).start()
+    daemon = daemons(runner, arguments=["--deadline", "verify=2"]).start()
     daemon.tune()
     figures = metrics(daemon)
     assert figures['flytune_runners_gone_total{cause="died"}'] >= 1
