@@ -11,6 +11,28 @@ const struct ft_kernel *ft_kernel_find(const char *name)
 	return NULL;
 }
 
+uint64_t ft_tensor_span(const struct ft_tensor *tensor)
+{
+	uint64_t span;
+
+	if (__builtin_mul_overflow(tensor->rows - 1, tensor->stride, &span) ||
+	        __builtin_add_overflow(span, tensor->length, &span) ||
+	        __builtin_mul_overflow(span, ft_dtype_size(tensor->type), &span))
+		return UINT64_MAX;
+	return span;
+}
+
+uint64_t ft_tensors_span(const struct ft_tensors *tensors)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < tensors->count; i++) {
+		if (__builtin_add_overflow(sum, ft_tensor_span(&tensors->tensor[i]), &sum))
+			return UINT64_MAX;
+	}
+	return sum;
+}
+
 int ft_problem_admit(const struct ft_kernel *kernel, const struct ft_schema *schema,
         const struct ft_problem *given, struct ft_problem *whole, struct ft_error *error)
 {

@@ -123,6 +123,12 @@ struct ft_tensors {
 	struct ft_tensor tensor[FT_TENSORS_MAX];
 };
 
+/* Bytes from the first to behind the last element, what lies between rows in it; UINT64_MAX if they are more than can be
+ * counted. */
+uint64_t ft_tensor_span(const struct ft_tensor *tensor);
+/* Of all of them: what a launch takes of memory. */
+uint64_t ft_tensors_span(const struct ft_tensors *tensors);
+
 /* The output in float64, before any rounding, by plain loops. data[i] points at row 0 of tensor i, of which only the row that
  * is asked for is read. The tensors say the shape: fewer rows than the problem has, or packed ones, are as good. From any
  * thread. */
@@ -144,7 +150,7 @@ struct ft_kernel {
 	/* Relations between fields that a schema cannot say. The problem is whole and each field within its
 	 * bounds. */
 	int (*check)(const struct ft_problem *problem, struct ft_error *error);
-	/* Bytes that one launch reads and writes, for limits and bandwidths. */
+	/* Bytes that one launch reads and writes, for bandwidths; what lies between rows is not in it. */
 	uint64_t (*bytes)(const struct ft_problem *problem);
 	/* The analytic default. Never fails for a checked problem. */
 	void (*default_config)(

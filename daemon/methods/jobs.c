@@ -56,13 +56,15 @@ static int check_room(const struct target *target, struct ft_error *error)
 {
 	const struct ft_kernel *built_in = target->kernel->built_in;
 	uint64_t room = target->device->shown.memory;
+	struct ft_tensors tensors;
 	uint64_t bytes;
 	char bound[64];
 	char value[32];
 
 	if (built_in == NULL || room == 0)
 		return 0;
-	bytes = built_in->bytes(&target->problem);
+	built_in->tensors(&target->problem, &tensors);
+	bytes = ft_tensors_span(&tensors);
 	if (bytes <= room)
 		return 0;
 	(void)snprintf(value, sizeof(value), "%" PRIu64 " bytes", bytes);

@@ -92,6 +92,15 @@ def test_a_watch_of_one_job_does_not_go_on_with_another_store(daemons, runner):
     assert "another store" in complaint
 
 
+def test_a_problem_that_no_device_has_room_for_is_refused_with_what_lies_between_its_rows(daemons, runner):
+    """The made-up device has 1 GiB."""
+    daemon = daemons(runner).start()
+    for stride, fits in ((1 << 16, True), (1 << 18, False)):
+        told = daemon.ctl("tune", *shape(m=1025, row_stride=stride), check=False)
+        assert (told.status == 0) == fits, told
+    assert "problem is " in told.complaint and "at most the 1073741824 bytes of the device" in told.complaint
+
+
 def test_a_tune_joins_no_job_that_was_cancelled(daemons, runner):
     """Its runner takes no notice of that yet: until it does, the device is its own, and the next sweep goes on after it."""
     gate = runner.gate("round")

@@ -289,7 +289,6 @@ int cpu_measure_extent(struct cpu *cpu, struct ft_error *error)
 	const size_t page = PAGE;
 	const size_t line = LINE;
 	struct extent *extent = &cpu->extent;
-	size_t last;
 	cpu->in = ft_tensors_find(tensors, FT_INPUT_ROWS);
 	cpu->out = ft_tensors_find(tensors, FT_OUTPUT);
 	if (!ft_tensors_known(tensors))
@@ -299,10 +298,9 @@ int cpu_measure_extent(struct cpu *cpu, struct ft_error *error)
 	cpu->m = output->rows;
 	extent->element = ft_dtype_size(output->type);
 	extent->row = output->length * extent->element;
+	extent->data = ft_tensor_span(output);
 	if (__builtin_mul_overflow(output->stride, extent->element, &extent->stride) ||
-	        __builtin_mul_overflow(cpu->m - 1, extent->stride, &last) ||
-	        __builtin_add_overflow(last, extent->row, &extent->data) || extent->data > SIZE_MAX / 8 ||
-	        extent->stride > SIZE_MAX / 8)
+	        extent->data > SIZE_MAX / 8 || extent->stride > SIZE_MAX / 8)
 		return ft_fail(error, FT_E_UNAVAILABLE, "the problem is larger than any memory");
 	extent->size = (extent->data + (size_t)2 * GUARD + page - 1) / page * page;
 	extent->input = (extent->data + extent->stride + (size_t)2 * GUARD + page - 1) / page * page;

@@ -13,11 +13,6 @@ static uint64_t padded(uint64_t bytes)
 	return (bytes + 255) & ~UINT64_C(255);
 }
 
-static uint64_t tensor_bytes(const struct ft_tensor *tensor)
-{
-	return ((tensor->rows - 1) * tensor->stride + tensor->length) * ft_dtype_size(tensor->type);
-}
-
 /* One set of buffers: guard, the output, guard, the inputs. */
 static void lay_out(struct gpu *gpu)
 {
@@ -25,14 +20,14 @@ static void lay_out(struct gpu *gpu)
 
 	gpu->in = ft_tensors_find(&gpu->tensors, FT_INPUT_ROWS);
 	gpu->out = ft_tensors_find(&gpu->tensors, FT_OUTPUT);
-	gpu->span = tensor_bytes(&gpu->tensors.tensor[gpu->out]);
+	gpu->span = ft_tensor_span(&gpu->tensors.tensor[gpu->out]);
 	gpu->tensor_at[gpu->out] = GUARD;
 	gpu->inputs_at = at = padded(GUARD + gpu->span + GUARD);
 	for (uint32_t i = 0; i < gpu->tensors.count; i++) {
 		if (i == gpu->out)
 			continue;
 		gpu->tensor_at[i] = at;
-		at += padded(tensor_bytes(&gpu->tensors.tensor[i]));
+		at += padded(ft_tensor_span(&gpu->tensors.tensor[i]));
 	}
 	gpu->set = at;
 }
