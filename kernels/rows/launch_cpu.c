@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_SPLIT = 512 /* threads that can share a row; more take whole rows */ };
+
 static int64_t knob(const struct ft_config *config, const char *name, int64_t absent)
 {
 	const struct ft_knob_value *found = ft_config_find(config, name);
@@ -45,7 +47,7 @@ void ft_rows_resolve_with(const struct ft_rows_cpu *kernel, const struct ft_rows
 	plan->own_output = prefetch && !plan->stream; /* streaming stores want no line in the cache */
 
 	plan->threads = threads <= 0 || threads > cores ? cores : (uint32_t)threads;
-	plan->split = knob(config, "split", 0) != 0 && plan->threads > 1;
+	plan->split = knob(config, "split", 0) != 0 && plan->threads > 1 && plan->threads <= MAX_SPLIT;
 	if (plan->split) {
 		plan->rows = problem->m;
 		return;
@@ -75,7 +77,7 @@ void ft_rows_describe(const void *of, char *text, size_t size)
 	        plan->own_output, plan->split, plan->rows);
 }
 
-enum { CACHE_LINE = 64, MAX_SPLIT = 512, SPINS_BEFORE_YIELD = 1000, WEIGHTS_MAX = FT_TENSORS_MAX };
+enum { CACHE_LINE = 64, SPINS_BEFORE_YIELD = 1000, WEIGHTS_MAX = FT_TENSORS_MAX };
 
 struct share {
 	_Alignas(CACHE_LINE) double part[2][FT_ROWS_PARTS]; /* of a piece of rows of even and odd number */
@@ -195,7 +197,7 @@ void ft_rows_run(struct ft_pool *pool, const void *of, void *const *data, uint64
 	launch.row_bytes = plan->problem.row_stride * launch.element;
 	atomic_init(&launch.next, 0);
 	atomic_init(&launch.arrived, 0);
-	if (plan->split && plan->threads <= MAX_SPLIT) {
+	if (plan->split) {
 		static struct share share[MAX_SPLIT]; /* one launch at a time; too large for a stack */
 		launch.share = share;
 		ft_pool_run(pool, plan->threads, run_columns, &launch);

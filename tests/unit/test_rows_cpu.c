@@ -403,6 +403,15 @@ static void a_config_is_clipped_to_what_has_an_effect(void **state)
 	ft_rows_resolve_with(on_cpu, sets[0], &many, &config, 8, &plan);
 	assert_false(plan.split);
 	assert_int_equal(plan.rows, 100);
+	/* More threads than can meet at a row take rows: the plan says what is done. */
+	config = config_of((const int64_t[]){0, 1, 8, 0, 0, 1});
+	ft_rows_resolve_with(on_cpu, sets[0], &many, &config, 512, &plan);
+	assert_true(plan.split);
+	assert_int_equal(plan.threads, 512);
+	ft_rows_resolve_with(on_cpu, sets[0], &many, &config, 513, &plan);
+	assert_false(plan.split);
+	assert_int_equal(plan.threads, 100);
+	assert_int_equal(plan.rows, 1);
 }
 
 struct count {
