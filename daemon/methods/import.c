@@ -155,14 +155,15 @@ static int check_text(
 	return ft_fail_field(error, FT_E_BAD_VALUE, field, text[0] != '\0' ? text : "empty", bound);
 }
 
-static int check_number(
-        const char *field, uint64_t value, uint64_t most, const char *bound, struct ft_error *error)
+static int check_number(const char *field, uint64_t value, uint64_t least, uint64_t most, const char *meaning,
+        struct ft_error *error)
 {
-	char text[24];
+	char text[24], bound[64];
 
-	if (value <= most)
+	if (value >= least && value <= most)
 		return 0;
 	(void)snprintf(text, sizeof(text), "%" PRIu64, value);
+	(void)snprintf(bound, sizeof(bound), "from %" PRIu64 " to %" PRIu64 "%s", least, most, meaning);
 	return ft_fail_field(error, FT_E_BAD_VALUE, field, text, bound);
 }
 
@@ -187,20 +188,16 @@ static int check_texts(const struct ft_row *row, struct ft_error *error)
 	}
 	if (ft_config_empty(&row->pin) && row->pinned_at_ns != 0)
 		return ft_fail_field(error, FT_E_BAD_REQUEST, "pin", "missing", "given, since it has a date");
-	if (row->time_ps != 0 && row->time_ps < FT_SAMPLE_LEAST_PS)
-		return ft_fail_field(error, FT_E_BAD_VALUE, "time_ps", "less than any launch takes",
-		        "0, or 1,000 or more");
-	if (check_number("gain_least_ppm", row->gain_least_ppm, gain_max_ppm, "at most a billion times",
-	            error) != 0 ||
-	        check_number("seen_ppm", row->seen_ppm, 1000000, "at most 1000000, all of it", error) != 0)
+	if (row->time_ps > 0 &&
+	        check_number("time_ps", row->time_ps, FT_SAMPLE_LEAST_PS, time_max_ps, "", error) != 0)
 		return -1;
-	if (check_number("time_ps", row->time_ps, time_max_ps, "at most an hour", error) != 0 ||
-	        check_number("default_time_ps", row->default_time_ps, time_max_ps, "at most an hour",
-	                error) != 0 ||
-	        check_number("tuned_at_ns", row->tuned_at_ns, date_max_ns, "before the year 10000", error) !=
+	if (check_number("default_time_ps", row->default_time_ps, 0, time_max_ps, ", an hour", error) != 0 ||
+	        check_number("gain_least_ppm", row->gain_least_ppm, 0, gain_max_ppm, "", error) != 0 ||
+	        check_number("seen_ppm", row->seen_ppm, 0, 1000000, ", all of it", error) != 0 ||
+	        check_number("tuned_at_ns", row->tuned_at_ns, 0, date_max_ns, ", in the year 9999", error) !=
 	                0)
 		return -1;
-	return check_number("pinned_at_ns", row->pinned_at_ns, date_max_ns, "before the year 10000", error);
+	return check_number("pinned_at_ns", row->pinned_at_ns, 0, date_max_ns, ", in the year 9999", error);
 }
 
 static void say(struct incoming *in, const char *field, bool usable, const char *format, ...)
