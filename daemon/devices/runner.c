@@ -186,7 +186,10 @@ static void deadline_passed(void *data)
 {
 	struct runner *runner = data;
 
-	if (runner->stage == STAGE_STOP)
+	if (runner->cancelling)
+		runner_kill(runner, RUNNER_LATE, "it was told to cancel its sweep, and did not within %.3g s",
+		        (double)runner->options->deadline_ns[STAGE_STOP] / 1e9);
+	else if (runner->stage == STAGE_STOP)
 		runner_kill(runner, RUNNER_DIED, "it closed its socket and did not end within %.3g s",
 		        (double)runner->options->deadline_ns[STAGE_STOP] / 1e9);
 	else
@@ -198,6 +201,7 @@ static void deadline_passed(void *data)
 void runner_expect(struct runner *runner, enum options_stage stage)
 {
 	runner->stage = stage;
+	runner->cancelling = false;
 	(void)uv_timer_stop(&runner->idle);
 	deadline_start(&runner->deadline, timer_ms(runner->options->deadline_ns[stage]));
 }
@@ -448,6 +452,17 @@ void runner_tell(
 	ft_begin_notice(&outgoing->writer, method);
 	ft_encode(&outgoing->writer, message, body);
 	send_message(runner, outgoing);
+}
+
+void runner_cancel(struct runner *runner, uint64_t job)
+{
+	struct ft_cancel_notice notice = {.job = job};
+
+	if (runner->state != RUNNER_READY)
+		return;
+	runner_tell(runner, "cancel", &ft_cancel_notice_message, &notice);
+	runner_expect(runner, STAGE_STOP);
+	runner->cancelling = true;
 }
 
 /* ---- start ---- */

@@ -57,6 +57,7 @@ struct runner {
 	bool reaped;
 	void (*closed)(void *data);
 	enum options_stage stage; /* whose deadline runs */
+	bool cancelling;          /* it is the one for a sweep that was cancelled */
 	enum runner_cause cause;
 	bool blamed; /* cause and why are set */
 	struct ft_error why;
@@ -77,6 +78,8 @@ void runner_ask(struct runner *runner, const char *method, const struct ft_messa
         enum options_stage stage, runner_reply reply, void *data);
 void runner_tell(
         struct runner *runner, const char *method, const struct ft_message *message, const void *body);
+/* Tells it to end its sweep, for which it has the deadline for stopping. */
+void runner_cancel(struct runner *runner, uint64_t job);
 /* The deadline of a stage starts anew. */
 void runner_expect(struct runner *runner, enum options_stage stage);
 /* No work: it is let go after the idle time. */

@@ -260,12 +260,9 @@ void sweep_runner_gone(
 
 void sweep_cancel(struct sweep *sweep)
 {
-	struct ft_cancel_notice notice = {.job = sweep->job->job};
-
 	sweep->cancelled = true;
-	if (sweep->phase == SWEEP_RUNS && sweep->worker->runner.state == RUNNER_READY) {
-		runner_tell(&sweep->worker->runner, "cancel", &ft_cancel_notice_message, &notice);
-		runner_expect(&sweep->worker->runner, STAGE_STOP);
+	if (sweep->phase == SWEEP_RUNS) {
+		runner_cancel(&sweep->worker->runner, sweep->job->job);
 	} else if (sweep->phase == SWEEP_WAITS_RUNNER || sweep->phase == SWEEP_WAITS_SPACE) {
 		/* Nothing is measured yet: the runner's answer is not needed. */
 		if (sweep->phase == SWEEP_WAITS_SPACE)
