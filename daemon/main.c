@@ -292,8 +292,6 @@ static void device_settled(void *data, struct runner_slot *slot, bool changed)
 
 	if (daemon->stopping)
 		return;
-	if (daemon->queue.running == 0)
-		devices_bury(&daemon->devices);
 	if (changed) {
 		board_change_all(&daemon->board); /* another device may be the first now */
 		subscriptions_changed(&daemon->methods.subscriptions, NULL);

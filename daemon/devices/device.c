@@ -455,9 +455,8 @@ void devices_free(struct devices *devices)
 	for (int kind = 0; kind < OPTIONS_KINDS; kind++)
 		ft_writer_free(&devices->slot[kind].note);
 	workers_close(devices);
-	devices_bury(devices);
 	for (uint32_t i = 0; i < devices->count; i++)
-		free(devices->device[i]);
+		device_retire(devices->device[i]);
 	devices->count = 0;
 }
 

@@ -51,7 +51,8 @@ struct device {
 	uint32_t occupant; /* interned: the device's identity, as that history has it */
 	struct runner_slot *slot;
 	struct worker *worker;
-	struct device *next_retired;
+	uint32_t users; /* who speak of it for longer than a call */
+	bool retired;   /* replaced: it goes with its last user */
 	uint32_t kernel_count;
 	struct device_kernel kernel[DEVICE_KERNELS_MAX];
 };
@@ -114,10 +115,9 @@ struct devices {
 	struct device *device[DEVICES_MAX]; /* in the order of options_kinds */
 	uint32_t worker_count;
 	struct worker *worker[WORKERS_MAX];
-	struct device *retired; /* replaced, and perhaps still spoken of */
-	uint64_t fixed;         /* facts that hold as long as the daemon runs */
-	uint64_t look_at_ms;    /* when it is time to look again, on the loop's clock */
-	uv_timer_t watch;       /* runs while clients keep answers */
+	uint64_t fixed;      /* facts that hold as long as the daemon runs */
+	uint64_t look_at_ms; /* when it is time to look again, on the loop's clock */
+	uv_timer_t watch;    /* runs while clients keep answers */
 	bool has_watch;
 	bool closing;
 };
@@ -143,8 +143,9 @@ static inline void devices_look(struct devices *devices)
 void devices_watch(struct devices *devices, bool watch);
 /* Asks at once for all kinds that have no device. */
 void devices_ask_again(struct devices *devices);
-/* Nobody speaks any more of devices that were replaced. */
-void devices_bury(struct devices *devices);
+/* A device and its kernels stay in memory until as many have left it, whatever hellos replace it. NULL is fine. */
+void device_use(struct device *device);
+void device_leave(struct device *device);
 
 /* By id or PCI address; NULL or "": the first that is ready or may become so. Of a kind that has no device here, or whose runner
  * is still to be heard, any id gives what stands for the kind. Sets the error if there is none. */

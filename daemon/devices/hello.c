@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 enum { FILES_MAX = 64 };
+_Static_assert(DEVICES_MAX == 64 && DEVICE_KERNELS_MAX == 8, "as messages say below");
 
 /* Takes a slot's devices out, to be put back or freed; gives their number. */
 static uint32_t take_devices(
@@ -27,21 +28,23 @@ static uint32_t take_devices(
 	return count;
 }
 
-/* A job's end that is on the way to the store may still speak of it. */
-static void retire(struct devices *devices, struct device *device)
+void device_use(struct device *device)
 {
-	device->next_retired = devices->retired;
-	devices->retired = device;
+	if (device != NULL)
+		device->users++;
 }
 
-void devices_bury(struct devices *devices)
+void device_leave(struct device *device)
 {
-	while (devices->retired != NULL) {
-		struct device *device = devices->retired;
-
-		devices->retired = device->next_retired;
+	if (device != NULL && --device->users == 0 && device->retired)
 		free(device);
-	}
+}
+
+void device_retire(struct device *device)
+{
+	device->retired = true;
+	if (device->users == 0)
+		free(device);
 }
 
 void devices_drop(struct devices *devices, const struct runner_slot *slot)
@@ -50,7 +53,7 @@ void devices_drop(struct devices *devices, const struct runner_slot *slot)
 	uint32_t count = take_devices(devices, slot, dropped);
 
 	for (uint32_t i = 0; i < count; i++)
-		retire(devices, dropped[i]);
+		device_retire(dropped[i]);
 }
 
 /* Keeps the order of kinds. */
@@ -59,7 +62,8 @@ static int insert_device(struct devices *devices, struct device *device, struct 
 	uint32_t at = devices->count;
 
 	if (devices->count == DEVICES_MAX)
-		return ft_fail(error, FT_E_BAD_VALUE, "more than %d devices", DEVICES_MAX);
+		return ft_fail_field(error, FT_E_BAD_VALUE, "device", device->shown.id,
+		        "one of 64 at most: choose some by the setting `device`");
 	while (at > 0 && devices->device[at - 1]->slot > device->slot) {
 		devices->device[at] = devices->device[at - 1];
 		at--;
@@ -78,7 +82,8 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 	char target[FT_IDENTITY_SIZE + FT_KERNEL_SIZE + 2];
 
 	if (device->kernel_count == DEVICE_KERNELS_MAX)
-		return ft_fail(error, FT_E_BAD_VALUE, "more than %d kernels", DEVICE_KERNELS_MAX);
+		return ft_fail_field(
+		        error, FT_E_BAD_VALUE, "kernel", said->name, "one of 8 at most on a device");
 	memset(kernel, 0, sizeof(*kernel)); /* too large to be made on the stack */
 	kernel->fallback = said->fallback;
 	if (ft_schema_read(said, &kernel->schema, error) != 0)
@@ -306,7 +311,7 @@ int devices_adopt(struct runner_slot *slot, const struct ft_runner_hello_reply *
 		return -1;
 	}
 	for (uint32_t i = 0; i < count; i++)
-		retire(devices, before[i]);
+		device_retire(before[i]);
 	(void)snprintf(slot->name, sizeof(slot->name), "%s", hello->runner);
 	(void)snprintf(slot->reason, sizeof(slot->reason), "%s", hello->reason);
 	note_missing(slot, known);

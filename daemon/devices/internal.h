@@ -17,6 +17,8 @@ void device_hash_text(const char *text, char hash[FT_HASH_SIZE]);
 
 /* ---- hello.c ---- */
 
+/* It is replaced, and freed once nobody uses it. */
+void device_retire(struct device *device);
 void devices_drop(struct devices *devices, const struct runner_slot *slot);
 int hello_read(struct ft_view reply, struct ft_runner_hello_reply *hello, struct ft_error *error);
 /* Replaces the devices of a kind by what its runner says; a hello that makes no sense changes nothing. With a batch,

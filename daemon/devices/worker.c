@@ -13,11 +13,14 @@ struct worker *worker_new(
 	struct devices *devices = slot->devices;
 	struct worker *worker = NULL;
 
-	if (devices->worker_count < WORKERS_MAX)
-		worker = calloc(1, sizeof(*worker));
+	if (devices->worker_count == WORKERS_MAX) {
+		(void)ft_fail(error, FT_E_UNAVAILABLE,
+		        "%d devices have come and gone, which is the most: restart the daemon", WORKERS_MAX);
+		return NULL;
+	}
+	worker = calloc(1, sizeof(*worker));
 	if (worker == NULL) {
-		(void)ft_fail(error, FT_E_MEMORY,
-		        "no memory for a device's runner, or more than %d were there", WORKERS_MAX);
+		(void)ft_fail(error, FT_E_MEMORY, "no memory for a device's runner");
 		return NULL;
 	}
 	if (runner_init(&worker->runner, devices->loop, devices->log, devices->options, slot->kind,

@@ -524,6 +524,7 @@ void queue_free(struct queue *queue)
 		if (queue->active[i] == NULL)
 			continue;
 		trials_free(queue->active[i]->found.trials);
+		device_leave(queue->active[i]->found.target.device);
 		sweep_free(queue->active[i]->sweep);
 		free(queue->active[i]);
 		queue->active[i] = NULL;

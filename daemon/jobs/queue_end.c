@@ -171,6 +171,8 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 			(void)make_answer(job, generation);
 		if (found->target.device != NULL)
 			queue->events->swept(queue->data, &found->target, &job->info, busy, job->away);
+		device_leave(found->target.device);
+		found->target.device = NULL;
 	}
 	forget_dropped(job);
 	job_over(job);
@@ -260,6 +262,7 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 	            "the sweep of job %" PRIu64 " ends where it %s", job->info.job,
 	            job_state_word(job->state))) {
 		trials_free(trials);
+		device_leave(found->target.device);
 		return;
 	}
 	/* A device that moved, one that is needed elsewhere, or one whose runner failed: what was measured is stored, and the
@@ -269,6 +272,7 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 	        (outcome == SWEEP_MOVED || elsewhere ||
 	                (outcome == SWEEP_CANCELLED && job->state == JOB_STOPS))) {
 		trials_free(trials);
+		device_leave(found->target.device);
 		job->keyed = job->keyed && outcome != SWEEP_MOVED;
 		(void)queue_go(job, JOB_WAITS);
 		if (outcome != SWEEP_MOVED)

@@ -84,6 +84,7 @@ void sweep_maybe_end(struct sweep *sweep)
 	free(sweep->picked);
 	sweep->picked = NULL;
 	sweep->trials = NULL;
+	sweep->target = (struct target){0}; /* it is the hearer's now */
 	sweep_go(sweep, SWEEP_OFF);
 	sweep->job = NULL;
 	sweep->dirty = false;
@@ -129,6 +130,13 @@ void sweep_fail(struct sweep *sweep, const char *format, ...)
 
 /* ---- what the runner's life does to it ---- */
 
+static void set_target(struct sweep *sweep, const struct target *target)
+{
+	device_use(target->device);
+	device_leave(sweep->target.device);
+	sweep->target = *target;
+}
+
 /* Finds the device anew: a hello may have replaced it. False if the sweep cannot go on as it was begun; what it has then
  * stays what it was measured as. */
 static bool find_target(struct sweep *sweep, struct ft_error *error)
@@ -139,7 +147,7 @@ static bool find_target(struct sweep *sweep, struct ft_error *error)
 	            &sweep->job->problems, error) != 0)
 		return false;
 	if (sweep->identity == 0)
-		sweep->target = found;
+		set_target(sweep, &found);
 	if (found.device->state != DEVICE_READY) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "device %s is gone: %.200s", sweep->job->device,
 		        found.device->slot->reason);
@@ -150,7 +158,7 @@ static bool find_target(struct sweep *sweep, struct ft_error *error)
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "the device or its software changed under the sweep");
 		return false;
 	}
-	sweep->target = found;
+	set_target(sweep, &found);
 	sweep->identity = found.kernel->identity;
 	return true;
 }
@@ -174,7 +182,6 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	sweep->judged = -1;
 	sweep->began_ns = sweep->wait_ns = sweep->spent_ns = 0;
 	sweep->busy = -1;
-	sweep->target = (struct target){0};
 	sweep->identity = 0;
 	sweep->worker = NULL;
 	sweep_go(sweep, SWEEP_WAITS_RUNNER);
@@ -283,6 +290,8 @@ void sweep_abandon(struct sweep *sweep)
 	if (sweep->phase == SWEEP_OFF)
 		return;
 	sweep_go(sweep, SWEEP_OFF);
+	device_leave(sweep->target.device);
+	sweep->target = (struct target){0};
 	trials_free(sweep->trials);
 	sweep->trials = NULL;
 	free(sweep->standing);

@@ -21,7 +21,7 @@ enum sweep_outcome {
 /* What a sweep found. */
 struct sweep_end {
 	enum sweep_outcome outcome;
-	struct target target;
+	struct target target; /* whose device the hearer has to leave; NULL: none was found */
 	/* With SWEEP_DECIDED and SWEEP_CANCELLED, to be committed together with the job and then freed, else NULL. */
 	struct trials *trials;
 	uint64_t space_hash;      /* of the configs that were tried; 0 for a kernel that is not built in */

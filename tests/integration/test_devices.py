@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+import harness
 from harness import problem, shape, until
 
 TWO = ("devices 2", "space 4", "problems named")
@@ -359,6 +360,35 @@ def test_any_device_of_a_kind_that_has_none_is_answered_alike(daemons, runner):
     for command in ("lookup", "tune"):
         told = daemon.ctl(command, *shape(device="cpu:7"), check=False)
         assert told.status == 2 and "device is cpu:7; it must be cpu:0" in told.complaint, told
+
+
+def test_devices_that_were_replaced_take_no_memory_while_a_sweep_runs(two, runner, gates):
+    with two.peer() as peer:
+        held, other = tune(peer, 64, device="cpu:0"), tune(peer, 128, device="cpu:1")
+        for gate in gates:
+            gate.arrived()
+        gates[1].release()
+        ended(peer, other)
+        memory = []
+        for turn in range(40):
+            runner.write(f"devices {3 - turn % 2}", *TWO[1:])
+            os.kill(devices(two)["cpu:1"]["runner_pid"], signal.SIGKILL)
+            until(lambda: not devices(two)["cpu:1"]["runner_pid"], "it is gone")
+            assert ended(peer, tune(peer, 128, device="cpu:1", force=True))
+            assert len(devices(two)) == 3 - turn % 2
+            memory.append(harness.memory_kb(two.pid))
+        assert harness.INSTRUMENTED or memory[-1] - memory[9] < 8 << 10, memory
+        gates[0].release()
+        assert not ended(peer, held).get("restarts")
+
+
+def test_more_devices_than_can_be_are_told_of_with_the_way_out(daemons, runner):
+    runner.write("devices 65", *TWO[1:])
+    daemon = daemons(runner).start()
+    told = until(lambda: (lambda device: device if device["state"] == "failed" else None)(daemon.status()["devices"][0]), "it fails")
+    assert "device is cpu:64; it must be one of 64 at most: choose some by the setting `device`" in told["reason"], told
+    daemon = daemons(runner, device="cpu:3", arguments=["--device", "cpu:64"]).start()
+    until(lambda: list(devices(daemon)) == ["cpu:3", "cpu:64"], "those two are known")
 
 
 def test_no_descriptor_of_the_daemon_reaches_a_runner(two, runner):
