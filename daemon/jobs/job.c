@@ -119,10 +119,14 @@ void job_write(const struct job *job, struct ft_writer *writer)
 {
 	struct ft_job info = job->info;
 
-	/* It has ended once the store says so. */
-	if (job->state == JOB_ENDS || job->state == JOB_DROPS)
+	/* It has ended, and as what, once the store says so. */
+	if (job->state == JOB_ENDS || job->state == JOB_DROPS) {
 		(void)snprintf(
 		        info.state, sizeof(info.state), "%s", job->state == JOB_ENDS ? "running" : "queued");
+		info.answer = (struct ft_view){NULL, 0};
+		info.reason[0] = '\0';
+		info.ended_at_ns = 0;
+	}
 	info.waiters = job->waiters;
 	ft_encode(writer, &ft_job_message, &info);
 }

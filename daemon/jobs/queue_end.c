@@ -167,8 +167,8 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 		sweep_stored(job->active->sweep);
 		trials_free(found->trials);
 		found->trials = NULL;
-		if (job->winner.set)
-			(void)make_answer(job, generation);
+		if (job->winner.set && make_answer(job, generation) != 0)
+			job->info.answer = (struct ft_view){NULL, 0};
 		if (found->target.device != NULL)
 			queue->events->swept(queue->data, &found->target, &job->info, busy, job->away);
 		device_leave(found->target.device);
@@ -199,9 +199,7 @@ static int add_winner(struct queue *queue, struct job *job, struct store_batch *
 		return -1;
 	job->winner.space_hash = found->space_hash;
 	job->winner.job = job->info.job;
-	if (store_batch_winner(batch, &target->key, &target->problem, &job->winner) != 0)
-		return -1;
-	return make_answer(job, 0); /* its generation is known after the commit */
+	return store_batch_winner(batch, &target->key, &target->problem, &job->winner);
 }
 
 void queue_commit_end(struct job *job)
@@ -222,6 +220,8 @@ void queue_commit_end(struct job *job)
 		            batch, &found->target.key, found->target.kernel->identity, found->trials) != 0)
 			goto fail;
 	}
+	if (job->active != NULL && job->winner.set && make_answer(job, STORE_THIS) != 0)
+		goto fail;
 	if (store_batch_job(batch, &job->info) != 0)
 		goto fail;
 	job->commits++;

@@ -65,6 +65,15 @@ static struct ft_view view_of(const struct ft_writer *writer)
 	return (struct ft_view){.data = writer->data, .length = writer->length};
 }
 
+/* Where a generation stands that is known at the commit: as a number whose eight bytes are all set, behind its name. */
+static size_t find_stamp(struct ft_view value)
+{
+	static const char open[] = "\xaageneration\xcf\xff\xff\xff\xff\xff\xff\xff\xff";
+	const uint8_t *found = memmem(value.data, value.length, open, sizeof(open) - 1);
+
+	return found != NULL ? (size_t)(found - value.data) + sizeof(open) - 1 - sizeof(uint64_t) : 0;
+}
+
 /* Seals what `value` holds, and adds an op that puts it; the writer's memory is freed. */
 static int add_sealed(struct store_batch *batch, enum op_kind kind, const struct record_key *key,
         uint64_t number, struct ft_writer *value)
@@ -74,8 +83,10 @@ static int add_sealed(struct store_batch *batch, enum op_kind kind, const struct
 	record_seal(value, key->data, key->length);
 	if (ft_writer_ok(value))
 		op = add_op(batch, kind, key, view_of(value), (struct ft_view){NULL, 0});
-	if (op != NULL)
+	if (op != NULL) {
 		op->number = number;
+		op->stamp = kind == OP_JOB ? find_stamp(view_of(value)) : 0;
+	}
 	ft_writer_free(value);
 	return op != NULL ? 0 : -1;
 }

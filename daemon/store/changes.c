@@ -197,7 +197,17 @@ static int apply_identity(struct change *change, struct store_batch *batch, cons
 	return rc;
 }
 
-static int apply_op(struct change *change, struct store_batch *batch, const struct op *op)
+/* A job's answer says in which generation it became one, which is known only now. */
+static void stamp_job(const struct change *change, const struct store_batch *batch, struct op *op)
+{
+	if (op->stamp == 0)
+		return;
+	record_put_u64(op->bytes + op->key_length + op->stamp,
+	        batch->generation != 0 ? batch->generation : change->meta.generation);
+	record_seal_again(op->bytes + op->key_length, op->value_length, op->bytes, op->key_length);
+}
+
+static int apply_op(struct change *change, struct store_batch *batch, struct op *op)
 {
 	MDB_val at = store_value(op->bytes, op->key_length);
 	MDB_val value = store_value(op->bytes + op->key_length, op->value_length);
@@ -207,6 +217,7 @@ static int apply_op(struct change *change, struct store_batch *batch, const stru
 	case OP_JOB:
 		if (op->number >= change->meta.next_job)
 			change->meta.next_job = op->number + 1;
+		stamp_job(change, batch, op);
 		return mdb_put(change->txn, change->store->dbi, &at, &value, 0);
 	case OP_PUT:
 	case OP_GROW:
@@ -281,7 +292,7 @@ int store_apply_batch(struct change *change, struct store_batch *batch)
 		        (unsigned)store->limits.refuse_percent);
 		return 0;
 	}
-	for (const struct op *op = batch->first; op != NULL; op = op->next) {
+	for (struct op *op = batch->first; op != NULL; op = op->next) {
 		int rc = apply_op(change, batch, op);
 
 		if (rc != 0)

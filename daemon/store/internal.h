@@ -48,6 +48,7 @@ struct op {
 	uint32_t device, identity;
 	uint64_t number; /* of a job, or the bound of ids */
 	size_t key_length, value_length, problem_length;
+	size_t stamp;    /* of a job: where in the value its answer's generation is to be; 0: it has none */
 	uint8_t bytes[]; /* key, value, problem */
 };
 

@@ -37,6 +37,12 @@ void record_seal(struct ft_writer *writer, const void *key, size_t key_length)
 	ft_write_raw(writer, sum, sizeof(sum));
 }
 
+void record_seal_again(uint8_t *value, size_t length, const void *key, size_t key_length)
+{
+	length -= RECORD_CHECKSUM_SIZE;
+	record_put_u64(value + length, checksum(key, key_length, value, length));
+}
+
 bool record_open(const void *key, size_t key_length, const void *value, size_t length, struct ft_view *body)
 {
 	const uint8_t *bytes = value;

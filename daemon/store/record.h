@@ -65,6 +65,8 @@ uint64_t record_hash(const void *data, size_t length); /* XXH3, 64 bits */
 /* Starts a value in an empty writer; the body follows, then the seal. */
 void record_start(struct ft_writer *writer);
 void record_seal(struct ft_writer *writer, const void *key, size_t key_length);
+/* Seals a value of `length` bytes, its seal among them, that was changed since. */
+void record_seal_again(uint8_t *value, size_t length, const void *key, size_t key_length);
 /* The body, or false if the checksum does not hold or the version is not ours. */
 bool record_open(const void *key, size_t key_length, const void *value, size_t length, struct ft_view *body);
 

@@ -157,11 +157,14 @@ uint32_t store_device_identity(struct store *store, uint32_t device, uint64_t ge
 
 struct store_batch; /* what is committed together; arguments are copied in */
 
+#define STORE_THIS UINT64_MAX /* the generation of a commit, before it has one */
+
 struct store_batch *store_batch_new(struct store *store); /* NULL when out of memory */
 void store_batch_drop(struct store_batch *batch);         /* instead of submitting it */
 int store_batch_trials(struct store_batch *batch, const struct store_key *key, uint32_t identity,
         const struct trials *trials);
-int store_batch_job(struct store_batch *batch, const struct ft_job *job); /* put or replace */
+/* Puts or replaces it. Where its answer is of generation STORE_THIS it is stored as of that of the commit. */
+int store_batch_job(struct store_batch *batch, const struct ft_job *job);
 int store_batch_drop_job(struct store_batch *batch, uint64_t job);
 /* These change answers. Each replaces its slot; `set` false empties it. `problem` is whole. */
 int store_batch_pin(struct store_batch *batch, const struct store_key *key, const struct ft_problem *problem,

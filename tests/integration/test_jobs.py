@@ -157,3 +157,19 @@ def test_a_job_is_listed_once_it_is_acknowledged(daemon):
         while len(acknowledged) < len(asked):
             acknowledged.add(peer.message()[3]["job"])
         assert acknowledged == {job["job"] for job in peer.call("jobs")["jobs"]}
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["sweep", "check"])
+def test_the_answer_of_a_job_is_the_same_after_a_restart(daemon, check):
+    config = daemon.tune()[0]["config"]
+    daemon.ctl("pin", *shape(m=2), "--config", ",".join(f"{knob}={value}" for knob, value in config.items()))
+
+    def answer():
+        with daemon.peer() as peer:
+            return peer.call("wait", job=job)["answer"]
+    with daemon.peer() as peer:
+        job = peer.call("tune", kernel="rmsnorm", problem=problem(m=64 if check else 128), check=check)["job"]
+    before = answer()
+    assert 0 < before["generation"] <= daemon.lookup()["generation"]
+    daemon.restart()
+    assert answer() == before
