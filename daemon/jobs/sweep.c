@@ -217,6 +217,7 @@ void sweep_runner_gone(
         struct sweep *sweep, const struct worker *worker, enum runner_cause cause, const struct ft_error *why)
 {
 	struct ft_event *event;
+	struct ft_error error;
 
 	if (sweep->worker != worker || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
 		return;
@@ -239,11 +240,12 @@ void sweep_runner_gone(
 		if (sweep->phase == SWEEP_RUNS && sweep->busy >= 0) {
 			sweep->unblamed = 0;
 			if (!sweep_strike(sweep, cause, why)) {
-				sweep_fail(sweep,
+				(void)ft_fail(&error, FT_E_RUNNER,
 				        "its runner failed with %u configs in a row, which none of them is "
 				        "to blame for: "
 				        "%.200s",
 				        sweep->strikes, why->message);
+				sweep_finish(sweep, SWEEP_LOST, &error);
 				return;
 			}
 		} else if (++sweep->unblamed >= UNBLAMED_MAX) {

@@ -88,13 +88,14 @@ def test_a_runners_death_costs_the_other_device_nothing(two, runner, gates):
     assert [device for device, _ in sweeps(runner)].count("cpu:1") == 1
 
 
-def broken(gates):
-    """The first device waits at its gate once; the runner of the second fails at each sweep."""
-    return [*TWO, f"on cpu:0 at sweep once gate {gates[0]}", "on cpu:1 at sweep exit 3"]
+def broken(gates, step="sweep"):
+    """The first device waits at its gate once; the runner of the second fails at each sweep, or with each config."""
+    return [*TWO, f"on cpu:0 at sweep once gate {gates[0]}", f"on cpu:1 at {step} exit 3"]
 
 
-def test_a_device_whose_runner_keeps_dying_takes_no_jobs_from_one_that_works(two, runner, gates):
-    runner.write(*broken(gates))
+@pytest.mark.parametrize("step", ["sweep", "build"])
+def test_a_device_whose_runner_keeps_dying_takes_no_jobs_from_one_that_works(two, runner, gates, step):
+    runner.write(*broken(gates, step))
     with two.peer() as peer, two.peer() as watcher:
         watcher.call("watch")
         numbers = [tune(peer, m) for m in (8, 16, 32, 64, 128)]
