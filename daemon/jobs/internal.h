@@ -120,7 +120,7 @@ struct sweep {
 	bool extended;  /* and not the winner alone */
 	bool *picked;   /* with check and subset: the members that are tried */
 	struct store_winner held;    /* what a check or an upgrade is about */
-	uint64_t space_hash;         /* of the members that are tried; 0 for a kernel that is not built in */
+	uint64_t space_hash;         /* of all members; 0 for a kernel that is not built in */
 	uint64_t samples, disturbed; /* of this start */
 	uint32_t cuts;               /* starts that did not end within the budget */
 	bool rejected;               /* in this start one was found wrong that had been timed */

@@ -12,6 +12,9 @@ enum {
 	        16, /* starts of the runner in a row without a round, that the daemon itself made needed */
 };
 
+/* A hash that no space has: the winner was chosen from a part of it. */
+static const uint64_t space_in_part = 1;
+
 struct sweep *sweep_new(uv_loop_t *loop, struct devices *devices, struct store *store, const struct log *log,
         const struct options *options, const struct sweep_events *events, void *data, struct ft_error *error)
 {
@@ -68,7 +71,7 @@ void sweep_maybe_end(struct sweep *sweep)
 	        .outcome = sweep->outcome,
 	        .target = sweep->target,
 	        .trials = sweep->trials,
-	        .space_hash = sweep->space_hash,
+	        .space_hash = sweep->subset ? space_in_part : sweep->space_hash,
 	        .held = sweep->held,
 	        .why = sweep->why,
 	};

@@ -12,9 +12,6 @@
 
 enum { SUBSET_MAX = 4 /* of the old best that an upgrade tries first */ };
 
-/* A hash that no space has: the winner was chosen from a part of it. */
-static const uint64_t space_in_part = 1;
-
 /* Picks the old winner and the default: which of the old best is the best is not asked, as long as the one that was
  * served holds. If it does not, those that it was tied with are picked too, at most so many, by the trials that it
  * won. */
@@ -280,8 +277,7 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 		sweep->discarded = sweep->job->begun = true;
 	sweep->force = false;
 	sweep->checking = sweep->check;
-	sweep->space_hash =
-	        sweep->subset ? space_in_part : target_members_hash(&sweep->target, config, pruned, count);
+	sweep->space_hash = target_members_hash(&sweep->target, config, pruned, count);
 	if (!sweep->check && trials_complete(sweep->trials, count)) {
 		/* Decided before: an answer was lost, forgotten, or came back with its compiler. */
 		sweep_finish(sweep, SWEEP_DECIDED, NULL);

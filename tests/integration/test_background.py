@@ -294,6 +294,22 @@ def test_after_an_upgrade_the_old_best_come_first_and_then_the_rest(daemons, run
     assert len(runner.did("sweep")) == sweeps + 1
 
 
+def test_an_upgrade_whose_old_winner_was_forgotten_meanwhile_tries_all_and_leaves_nothing(daemons, runner):
+    runner.write(OLD, "best 2")
+    daemon = start(daemons(runner, arguments=ALWAYS))
+    daemon.tune()
+    daemon.stop()
+    gate = runner.gate("round")
+    runner.write(NEW, "best 4", "time 2 200000000", f"at round 1 once gate {gate}")
+    daemon.start()
+    gate.arrived()
+    daemon.ctl("forget", *shape())
+    gate.release()
+    until(lambda: daemon.lookup()["source"] == "tuned" and at_rest(daemon.status()), "it is swept")
+    again, = daemon.tune()
+    assert again["job"] is None and len(runner.did("sweep")) == 3
+
+
 def test_what_is_asked_most_is_upgraded_first(daemons, runner):
     runner.write(OLD)
     daemon = start(daemons(runner, arguments=[*IDLE]))
