@@ -36,7 +36,7 @@ static bool load_job(void *data, const struct ft_job *stored)
 	        (struct ft_view){job->answer.length > 0 ? job->answer.data : NULL, job->answer.length};
 	if (job->state == JOB_WAITS)
 		job_set_state(job, "queued");
-	if (!job_table_append(&queue->jobs, job))
+	if (!job_index_append(&queue->jobs, job))
 		job_free(job);
 	return true;
 }
@@ -103,7 +103,7 @@ static void take_back(struct job *job, const struct arrival *refused)
 		put_terms(job, &refused->before);
 	if (job->stored || job->commits > 0)
 		return;
-	job_table_remove(&job->queue->jobs, job);
+	job_index_remove(&job->queue->jobs, job);
 	job_free(job);
 }
 
@@ -244,7 +244,7 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 		job->info.budget_ns = ask->budget_ns;
 		job->key = target->key;
 		job->keyed = true;
-		if (!job_table_append(&queue->jobs, job))
+		if (!job_index_append(&queue->jobs, job))
 			goto memory;
 		job_set_state(job, "queued");
 	} else {
@@ -272,7 +272,7 @@ memory:
 		put_terms(job, &before);
 	if (job != NULL && !joined) {
 		if (job->info.state[0] != '\0')
-			job_table_remove(&queue->jobs, job);
+			job_index_remove(&queue->jobs, job);
 		job_free(job);
 	}
 fail:
@@ -283,7 +283,7 @@ fail:
 /* The job of a number, or NULL with an error. One that the store has not yet is nobody's: it may never be acknowledged. */
 static struct job *find_listed(const struct queue *queue, uint64_t id, struct ft_error *error)
 {
-	struct job *job = job_table_find(&queue->jobs, id);
+	struct job *job = job_index_find(&queue->jobs, id);
 	char text[24];
 
 	if (job == NULL || !job->stored) {
@@ -333,7 +333,7 @@ void queue_leave(struct wait *wait)
 
 int64_t queue_owner(const struct queue *queue, uint64_t id)
 {
-	const struct job *job = job_table_find(&queue->jobs, id);
+	const struct job *job = job_index_find(&queue->jobs, id);
 
 	return job != NULL && job->stored ? (int64_t)job->info.owner : -1;
 }
@@ -377,7 +377,7 @@ int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer
 bool queue_write_next(const struct queue *queue, uint64_t *id, struct ft_writer *writer)
 {
 	const uint32_t count = queue->jobs.active + queue->jobs.ended;
-	uint32_t index = job_table_index(&queue->jobs, *id + 1);
+	uint32_t index = job_index_place(&queue->jobs, *id + 1);
 
 	while (index < count && !queue->jobs.by_id[index]->stored)
 		index++;
@@ -519,7 +519,7 @@ void queue_stop(struct queue *queue)
 
 void queue_free(struct queue *queue)
 {
-	job_table_free(&queue->jobs);
+	job_index_free(&queue->jobs);
 	for (uint32_t i = 0; i < WORKERS_MAX; i++) {
 		if (queue->active[i] == NULL)
 			continue;

@@ -8,7 +8,7 @@
 #define FLYTUNE_DAEMON_QUEUE_H
 
 #include "daemon/host/histogram.h"
-#include "daemon/jobs/job_table.h"
+#include "daemon/jobs/job_index.h"
 #include "daemon/jobs/sweep.h"
 
 enum {
@@ -41,7 +41,7 @@ struct queue {
 	uv_loop_t *loop;
 	struct active *active[WORKERS_MAX]; /* of each worker that had work, by its number */
 	uint32_t running;                   /* jobs that have a device */
-	struct job_table jobs;
+	struct job_index jobs;
 	/* Figures, since the start. */
 	uint64_t restarts; /* of runners */
 	uint64_t gone[RUNNER_UNSTARTED + 1];

@@ -15,7 +15,7 @@ enum { RETRY_LAST_MS = 60000 };
 /* With the end of a job the oldest that have ended leave the store. In memory they stay until that is committed. */
 static void drop_oldest_ended(struct job *ends, struct store_batch *batch)
 {
-	const struct job_table *jobs = &ends->queue->jobs;
+	const struct job_index *jobs = &ends->queue->jobs;
 	uint32_t more = jobs->ended < QUEUE_ENDED_KEPT ? 0 : jobs->ended - QUEUE_ENDED_KEPT + 1;
 
 	for (struct job *job = jobs->first; job != NULL && more > 0; job = job->next) {
@@ -30,14 +30,14 @@ static void drop_oldest_ended(struct job *ends, struct store_batch *batch)
 
 static void forget_dropped(const struct job *ended)
 {
-	struct job_table *jobs = &ended->queue->jobs;
+	struct job_index *jobs = &ended->queue->jobs;
 	struct job *next;
 
 	for (struct job *job = jobs->first; job != NULL; job = next) {
 		next = job->next;
 		if (job->dropped_with != ended->info.job)
 			continue;
-		job_table_remove(jobs, job);
+		job_index_remove(jobs, job);
 		job_free(job);
 	}
 }

@@ -7,7 +7,7 @@
 #include <sys/random.h>
 
 #include "daemon/answers/lookup.h"
-#include "daemon/jobs/merge.h"
+#include "daemon/jobs/known_trials.h"
 #include "daemon/jobs/winner.h"
 
 enum { SUBSET_MAX = 4 /* of the old best that an upgrade tries first */ };

@@ -1,9 +1,9 @@
-#include "daemon/jobs/job_table.h"
+#include "daemon/jobs/job_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t job_table_index(const struct job_table *table, uint64_t id)
+uint32_t job_index_place(const struct job_index *table, uint64_t id)
 {
 	uint32_t low = 0, high = table->active + table->ended;
 
@@ -18,7 +18,7 @@ uint32_t job_table_index(const struct job_table *table, uint64_t id)
 	return low;
 }
 
-bool job_table_append(struct job_table *table, struct job *job)
+bool job_index_append(struct job_index *table, struct job *job)
 {
 	uint32_t count = table->active + table->ended;
 
@@ -43,9 +43,9 @@ bool job_table_append(struct job_table *table, struct job *job)
 	return true;
 }
 
-void job_table_remove(struct job_table *table, struct job *job)
+void job_index_remove(struct job_index *table, struct job *job)
 {
-	uint32_t index = job_table_index(table, job->info.job);
+	uint32_t index = job_index_place(table, job->info.job);
 	uint32_t behind = table->active + table->ended - index - 1;
 
 	if (index > 0)
@@ -59,16 +59,16 @@ void job_table_remove(struct job_table *table, struct job *job)
 		table->active--;
 }
 
-struct job *job_table_find(const struct job_table *table, uint64_t id)
+struct job *job_index_find(const struct job_index *table, uint64_t id)
 {
-	uint32_t index = job_table_index(table, id);
+	uint32_t index = job_index_place(table, id);
 
 	return index < table->active + table->ended && table->by_id[index]->info.job == id
 	        ? table->by_id[index]
 	        : NULL;
 }
 
-void job_table_free(struct job_table *table)
+void job_index_free(struct job_index *table)
 {
 	while (table->first != NULL) {
 		struct job *job = table->first;

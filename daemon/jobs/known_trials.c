@@ -1,4 +1,4 @@
-#include "daemon/jobs/merge.h"
+#include "daemon/jobs/known_trials.h"
 
 #include <stdio.h>
 #include <stdlib.h>

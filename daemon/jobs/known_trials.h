@@ -1,6 +1,6 @@
 /* What is known of a problem's configs, brought into today's space, and how much of it stands. */
-#ifndef FLYTUNE_DAEMON_MERGE_H
-#define FLYTUNE_DAEMON_MERGE_H
+#ifndef FLYTUNE_DAEMON_KNOWN_TRIALS_H
+#define FLYTUNE_DAEMON_KNOWN_TRIALS_H
 
 #include "daemon/answers/target.h"
 #include "daemon/store/trials.h"
