@@ -59,13 +59,15 @@ def test_a_result_that_does_not_fit_is_told_of_in_one_voice_and_kept_until_it_do
     assert since().count("the store cannot be written") <= 1
     assert "can be written again" not in since()
     assert daemon.ctl("jobs", job).json["jobs"][0]["state"] == "running", "it has not ended before it is stored"
+    # Where a small change had just gone through when the result was refused, that was too soon after to be told again.
+    told = daemon.log().rfind("the store cannot be written") > daemon.log().rfind("can be written again")
     free()
     harness.until(lambda: daemon.status()["degraded"] == "", "it recovers by itself")
     with daemon.peer() as peer:
         assert peer.call("wait", job=job)["state"] == "done"
     assert daemon.lookup(m=9)["source"] == "tuned"
     assert since().count("the store cannot be written") <= 1
-    assert since().count("can be written again") == 1
+    assert since().count("can be written again") == told
     assert len(runner.did("sweep")) == 2, "it was measured again"
 
 
