@@ -208,7 +208,7 @@ def ctl(path, *arguments, as_json=True, check=True, env=None, prefix=(), timeout
     done = subprocess.run(
         [*prefix, *ctl_command(path, *arguments, as_json=as_json)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        timeout=timeout or 2 * DEADLINE, env={**os.environ, **(env or {})}, check=False)
+        timeout=timeout or 2 * DEADLINE + LARGE_BUDGET, env={**os.environ, **(env or {})}, check=False)
     result = Ctl(done.returncode, done.stdout, done.stderr)
     if as_json:
         shapes.hold(arguments, done.stdout)
