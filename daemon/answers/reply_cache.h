@@ -5,8 +5,8 @@
  * store's at the time of asking, so it is left out of what is kept. Replies lie one behind the other in the order in which
  * they first came, so that few questions take little memory and are near each other; nothing is allocated on a
  * lookup's way. */
-#ifndef FLYTUNE_DAEMON_REPLIES_H
-#define FLYTUNE_DAEMON_REPLIES_H
+#ifndef FLYTUNE_DAEMON_REPLY_CACHE_H
+#define FLYTUNE_DAEMON_REPLY_CACHE_H
 
 #include "daemon/answers/board.h"
 #include "daemon/answers/miss.h"

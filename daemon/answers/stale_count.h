@@ -1,4 +1,4 @@
-/* A stale_count: how many answers are stale, counted step by step beside the daemon's other work.
+/* How many answers are stale, counted step by step beside the daemon's other work.
  *
  * It runs when someone asks and an answer has changed since the last one, so an idle daemon does nothing. */
 #ifndef FLYTUNE_DAEMON_STALE_COUNT_H

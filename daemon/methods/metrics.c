@@ -115,12 +115,12 @@ static void write_devices(FILE *page, const struct devices *devices)
 
 static void write_sessions(FILE *page, const struct server *server)
 {
-	const struct client_limits *limits = &server->limits;
+	const struct connection_limits *limits = &server->limits;
 
 	one(page, "sessions", "gauge", "Connections of clients.", server->count);
 	one(page, "sessions_limit", "gauge", "Connections that are served at once.", limits->most);
 	one(page, "user_sessions_limit", "gauge", "Of these, of one user who is no administrator.",
-	        client_limits_share(limits));
+	        connection_limits_share(limits));
 	head(page, "user_sessions", "gauge", "Connections of each user who has any.");
 	for (uint32_t i = 0; i < limits->length; i++) {
 		char user[16];
@@ -131,9 +131,10 @@ static void write_sessions(FILE *page, const struct server *server)
 	one(page, "sessions_total", "counter", "Connections of clients so far.", (double)server->accepted);
 	head(page, "sessions_refused_total", "counter",
 	        "Connections that were one too many, by what was short.");
-	labelled(page, "sessions_refused_total", "short", "max_clients", limits->refused[CLIENT_LIMITS_FULL]);
+	labelled(page, "sessions_refused_total", "short", "max_clients",
+	        limits->refused[CONNECTION_LIMITS_FULL]);
 	labelled(page, "sessions_refused_total", "short", "clients_per_user",
-	        limits->refused[CLIENT_LIMITS_USER]);
+	        limits->refused[CONNECTION_LIMITS_USER]);
 	labelled(page, "sessions_refused_total", "short", "descriptors", server->undescribed);
 }
 

@@ -179,8 +179,8 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	        .background_waiting = context->background->count,
 	        .background_dropped = context->background->dropped,
 	};
-	const struct client_limits *limits = &context->server->limits;
-	struct place_count busiest = client_limits_busiest(limits);
+	const struct connection_limits *limits = &context->server->limits;
+	struct user_connections busiest = connection_limits_busiest(limits);
 	struct store_facts facts;
 	struct ft_writer lookups;
 	struct ft_writer devices;
@@ -193,7 +193,7 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", context->options->state_dir);
 	reply.sessions_limit = limits->most;
 	reply.sessions_refused = server_refused(context->server);
-	reply.user_sessions_limit = client_limits_share(limits);
+	reply.user_sessions_limit = connection_limits_share(limits);
 	reply.busiest_user = busiest.user;
 	reply.busiest_sessions = busiest.count;
 	reply.generation = store_generation(context->store);

@@ -33,7 +33,7 @@ static void drained(struct server *server)
 	deadline_close(&server->leaving);
 	if (!uv_is_closing((uv_handle_t *)&server->sweeper))
 		uv_close((uv_handle_t *)&server->sweeper, NULL);
-	turns_stop(&server->turns);
+	fair_turns_stop(&server->turns);
 	job_events_forget(&server->watched);
 	session_common_free(&server->common);
 	server->events->drained(server->data);
@@ -69,7 +69,7 @@ static void session_closed(void *data, struct session *session)
 	server->count--;
 	give_back_soon(server);
 	if (session->placed)
-		client_limits_leave(&server->limits, session->user);
+		connection_limits_leave(&server->limits, session->user);
 	log_line(server->log, LOG_LEVEL_DEBUG, "session closed session=%" PRIu64, session->number);
 	if (server->stopping && server->count == 0)
 		drained(server);
@@ -201,7 +201,8 @@ static void begin_session(struct server *server, int descriptor)
 	server->count++;
 	if (server->count > server->most)
 		server->most = server->count;
-	if (client_limits_take(&server->limits, session->user, session->level == ACCESS_ADMIN, &error) != 0) {
+	if (connection_limits_take(&server->limits, session->user, session->level == ACCESS_ADMIN, &error) !=
+	        0) {
 		log_limited(server->log, &server->full_limit, LOG_LEVEL_WARNING,
 		        "client refused uid=%u pid=%" PRId64 ": %s", session->user, session->process,
 		        error.message);
@@ -261,7 +262,7 @@ static bool refuse_one(struct server *server, int failure)
 static void ready_to_accept(uv_poll_t *poll, int status, int events)
 {
 	struct server *server = poll->data;
-	uint64_t until_ns = ft_monotonic_ns() + turns_quantum_ns(&server->turns);
+	uint64_t until_ns = ft_monotonic_ns() + fair_turns_quantum_ns(&server->turns);
 
 	(void)status;
 	(void)events;
@@ -542,7 +543,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
 	server->common.turns = &server->turns;
-	client_limits_init(&server->limits, clients_that_fit(options), &options->clients_per_user);
+	connection_limits_init(&server->limits, clients_that_fit(options), &options->clients_per_user);
 	if (descriptor < 0 && bind_socket(server, &server->listener, error) != 0)
 		return -1;
 	if (listen(server->listener, SOMAXCONN) != 0)
@@ -551,7 +552,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	status = uv_poll_init(loop, &server->poll, server->listener);
 	if (status != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot use the socket: %s", uv_strerror(status));
-	turns_init(&server->turns, loop, session_turn);
+	fair_turns_init(&server->turns, loop, session_turn);
 	(void)uv_timer_init(loop, &server->sweeper);
 	(void)deadline_init(&server->leaving, loop, leave, server);
 	(void)uv_timer_init(loop, &server->accept_pause);
@@ -622,13 +623,13 @@ void server_stop(struct server *server)
 
 void server_free(struct server *server)
 {
-	client_limits_free(&server->limits);
+	connection_limits_free(&server->limits);
 }
 
 uint64_t server_refused(const struct server *server)
 {
-	return server->undescribed + server->limits.refused[CLIENT_LIMITS_FULL] +
-	        server->limits.refused[CLIENT_LIMITS_USER];
+	return server->undescribed + server->limits.refused[CONNECTION_LIMITS_FULL] +
+	        server->limits.refused[CONNECTION_LIMITS_USER];
 }
 
 bool server_idle(const struct server *server)

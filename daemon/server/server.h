@@ -7,7 +7,7 @@
 
 #include "daemon/host/options.h"
 #include "daemon/host/deadline.h"
-#include "daemon/server/client_limits.h"
+#include "daemon/server/connection_limits.h"
 #include "daemon/server/session.h"
 #include "daemon/server/job_events.h"
 #include "daemon/host/watch.h"
@@ -45,8 +45,8 @@ struct server {
 	struct session *first;
 	uint32_t count;
 	uint32_t most; /* since memory was given back */
-	struct client_limits limits;
-	struct turns turns;
+	struct connection_limits limits;
+	struct fair_turns turns;
 	struct job_events watched;
 	uint64_t accepted;
 	uint64_t undescribed; /* were refused for want of a descriptor */

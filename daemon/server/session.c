@@ -66,7 +66,7 @@ static void handle_closed(uv_handle_t *handle)
 	}
 	session->turn.user->waits -= session->pending_count;
 	session_charge(session, 0);
-	turns_leave(session->common->turns, session->turn.user);
+	fair_turns_leave(session->common->turns, session->turn.user);
 	ft_inbox_free(&session->inbox);
 	ft_writer_free(&session->out);
 	free(session);
@@ -85,7 +85,7 @@ void session_close(struct session *session)
 	if (session->state == SESSION_CLOSING)
 		return;
 	go(session, SESSION_CLOSING);
-	turns_remove(session->common->turns, &session->turn);
+	fair_turns_remove(session->common->turns, &session->turn);
 	list_leave(&session->held);
 	list_leave(&session->later);
 	uv_close((uv_handle_t *)&session->poll, handle_closed);
@@ -188,13 +188,13 @@ static void reported(uv_poll_t *poll, int status, int events)
 	        session->common->turns->waiting > REPORTED_MOST)
 		poll_for(session, 0);
 	session->reported = true;
-	turns_add(session->common->turns, &session->turn);
+	fair_turns_add(session->common->turns, &session->turn);
 }
 
 void session_wake(struct session *session)
 {
 	if (session->state != SESSION_CLOSING && !session->handling)
-		turns_wake(session->common->turns, &session->turn);
+		fair_turns_wake(session->common->turns, &session->turn);
 }
 
 bool session_look(struct session *session)
@@ -204,7 +204,7 @@ bool session_look(struct session *session)
 	session->weight = 0;
 	now_ns = ft_monotonic_ns();
 	if (session->until_ns == 0)
-		session->until_ns = now_ns + turns_quantum_ns(session->common->turns);
+		session->until_ns = now_ns + fair_turns_quantum_ns(session->common->turns);
 	return now_ns >= session->until_ns;
 }
 
@@ -609,14 +609,14 @@ struct session *session_new(uv_loop_t *loop, const struct log *log, struct sessi
 	session->process = peer.pid;
 	session->level = access_of(access, descriptor, peer.uid, peer.gid);
 	session->turn.waiting.data = session->held.data = session->later.data = session;
-	session->turn.user = turns_join(common->turns, peer.uid);
+	session->turn.user = fair_turns_join(common->turns, peer.uid);
 	if (session->turn.user == NULL) {
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a client");
 		goto fail;
 	}
 	status = uv_poll_init(loop, &session->poll, descriptor);
 	if (status != 0) {
-		turns_leave(common->turns, session->turn.user);
+		fair_turns_leave(common->turns, session->turn.user);
 		(void)ft_fail(error, FT_E_SYSTEM, "cannot read from a client: %s", uv_strerror(status));
 		goto fail;
 	}

@@ -1,6 +1,6 @@
 /* A session: one client's connection, from accept to close.
  *
- * That its socket can be read is no more than a reason for a turn (turns.h); all that it asks for is done in its turns: a
+ * That its socket can be read is no more than a reason for a turn (fair_turns.h); all that it asks for is done in its turns: a
  * read, messages for a moment, steps of what takes longer, and what it is owed by now. Replies are collected in one
  * buffer and written together at the end of the turn. A client that does not read its replies is not read from either,
  * past a mark; nor is one whose user has more memory than a user may.
@@ -15,7 +15,7 @@
 #include "daemon/host/access.h"
 #include "daemon/host/log.h"
 #include "daemon/server/session_state.h"
-#include "daemon/server/turns.h"
+#include "daemon/server/fair_turns.h"
 #include "proto/inbox.h"
 #include "proto/messages.h"
 
@@ -48,7 +48,7 @@ struct session_events {
 
 /* What the sessions of a server share. Starts as zeros, but for `turns`. */
 struct session_common {
-	struct turns *turns;
+	struct fair_turns *turns;
 	struct log_limit framing, slow; /* what they may bring into the log as often as they like */
 	struct ft_inbox_spare in;
 	struct ft_inbox_spare out;
@@ -131,7 +131,7 @@ struct session {
 struct session *session_new(uv_loop_t *loop, const struct log *log, struct session_common *common,
         const struct access *access, const struct session_events *events, void *data, int descriptor,
         struct ft_error *error);
-/* Serves it, as turns.h has it. */
+/* Serves it, as fair_turns.h has it. */
 bool session_turn(void *session);
 /* It has something to do: `due`, or what was held back. */
 void session_wake(struct session *session);

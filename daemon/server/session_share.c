@@ -13,7 +13,7 @@ static void begin_next(struct user *user)
 		list_leave(&next->later);
 		next->begun = true;
 		user->works++;
-		turns_wake(next->common->turns, &next->turn);
+		fair_turns_wake(next->common->turns, &next->turn);
 	}
 }
 
@@ -78,13 +78,13 @@ static void release_held(struct user *user)
 		struct session *session = user->held.first->data;
 
 		session_hold(session, false);
-		turns_wake(session->common->turns, &session->turn);
+		fair_turns_wake(session->common->turns, &session->turn);
 	}
 }
 
 void session_charge(struct session *session, size_t bytes)
 {
-	struct turns *turns = session->common->turns;
+	struct fair_turns *turns = session->common->turns;
 	struct user *user = session->turn.user;
 	bool scarce = turns->bytes > SESSION_BYTES;
 

@@ -4,7 +4,7 @@
  *   clock.c        the store's own time
  *   interned_names.c  texts that keys hold as numbers, on the loop thread
  *   reads.c        lookups, on the loop thread
- *   nearest.c      answers near a problem, on the loop thread
+ *   neighbours.c   answers near a problem, on the loop thread
  *   batch.c        batches, on the loop thread, until they are submitted
  *   writer.c       the writer thread: commits, failures, opening anew
  *   changes.c      what a batch changes, inside its transaction

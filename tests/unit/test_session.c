@@ -34,7 +34,7 @@ int __wrap_getsockopt(int descriptor, int level, int option, void *value, sockle
 
 struct scene {
 	uv_loop_t loop;
-	struct turns turns;
+	struct fair_turns turns;
 	struct session_common common;
 	struct log log;
 	struct access access;
@@ -150,7 +150,7 @@ static struct scene *begin(void)
 
 	assert_non_null(scene);
 	assert_int_equal(uv_loop_init(&scene->loop), 0);
-	turns_init(&scene->turns, &scene->loop, session_turn);
+	fair_turns_init(&scene->turns, &scene->loop, session_turn);
 	scene->common.turns = &scene->turns;
 	log_init(&scene->log, LOG_LEVEL_ERROR, NULL, NULL);
 	may_be_done = false;
@@ -188,7 +188,7 @@ static void end(struct scene *scene)
 	assert_int_equal(scene->turns.bytes, 0);
 	assert_null(scene->turns.users.first);
 	session_common_free(&scene->common);
-	turns_stop(&scene->turns);
+	fair_turns_stop(&scene->turns);
 	settle(scene);
 	assert_int_equal(uv_loop_close(&scene->loop), 0);
 	log_free(&scene->log);

@@ -5,8 +5,8 @@
  *
  * Words. The *header* is two meta pages, of which the one with the higher transaction number counts. A *lost*
  * place is a page or entry that could not be read; the walk goes on behind it. */
-#ifndef FLYTUNE_DAEMON_PAGES_H
-#define FLYTUNE_DAEMON_PAGES_H
+#ifndef FLYTUNE_DAEMON_LMDB_FILE_H
+#define FLYTUNE_DAEMON_LMDB_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "daemon/server/client_limits.h"
+#include "daemon/server/connection_limits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,19 +6,19 @@
 
 enum { KEPT_MAX = 32 };
 
-void client_limits_init(struct client_limits *limits, uint32_t most, const uint64_t *most_asked)
+void connection_limits_init(struct connection_limits *limits, uint32_t most, const uint64_t *most_asked)
 {
-	*limits = (struct client_limits){.most = most, .most_asked = most_asked};
+	*limits = (struct connection_limits){.most = most, .most_asked = most_asked};
 }
 
-void client_limits_free(struct client_limits *limits)
+void connection_limits_free(struct connection_limits *limits)
 {
 	free(limits->list);
 	limits->list = NULL;
 	limits->length = limits->capacity = 0;
 }
 
-uint32_t client_limits_kept(const struct client_limits *limits)
+uint32_t connection_limits_kept(const struct connection_limits *limits)
 {
 	uint32_t eighth = limits->most / 8;
 
@@ -29,14 +29,14 @@ uint32_t client_limits_kept(const struct client_limits *limits)
 	return eighth < KEPT_MAX ? eighth : KEPT_MAX;
 }
 
-uint32_t client_limits_share(const struct client_limits *limits)
+uint32_t connection_limits_share(const struct connection_limits *limits)
 {
 	uint32_t share = limits->most - limits->most / 4;
 
 	return *limits->most_asked < share ? (uint32_t)*limits->most_asked : share;
 }
 
-static struct place_count *find(const struct client_limits *limits, uint32_t user)
+static struct user_connections *find(const struct connection_limits *limits, uint32_t user)
 {
 	for (uint32_t i = 0; i < limits->length; i++) {
 		if (limits->list[i].user == user)
@@ -45,10 +45,11 @@ static struct place_count *find(const struct client_limits *limits, uint32_t use
 	return NULL;
 }
 
-static int add(struct client_limits *limits, struct place_count *found, uint32_t user, struct ft_error *error)
+static int add(struct connection_limits *limits, struct user_connections *found, uint32_t user,
+        struct ft_error *error)
 {
 	uint32_t capacity = limits->capacity > 0 ? 2 * limits->capacity : 8;
-	struct place_count *grown;
+	struct user_connections *grown;
 
 	if (found != NULL) {
 		found->count++;
@@ -60,7 +61,7 @@ static int add(struct client_limits *limits, struct place_count *found, uint32_t
 			limits->list = grown;
 			limits->capacity = capacity;
 		}
-		limits->list[limits->length++] = (struct place_count){user, 1};
+		limits->list[limits->length++] = (struct user_connections){user, 1};
 	}
 	limits->taken++;
 	return 0;
@@ -76,16 +77,16 @@ static int refuse(struct ft_error *error, const char *field, uint32_t value, con
 	return -1;
 }
 
-int client_limits_take(
-        struct client_limits *limits, uint32_t user, bool administrator, struct ft_error *error)
+int connection_limits_take(
+        struct connection_limits *limits, uint32_t user, bool administrator, struct ft_error *error)
 {
-	struct place_count *found = find(limits, user);
+	struct user_connections *found = find(limits, user);
 	uint32_t has = found != NULL ? found->count : 0;
-	uint32_t kept = administrator ? 0 : client_limits_kept(limits);
+	uint32_t kept = administrator ? 0 : connection_limits_kept(limits);
 	char bound[64];
 
 	if (limits->taken >= limits->most - kept) {
-		limits->refused[CLIENT_LIMITS_FULL]++;
+		limits->refused[CONNECTION_LIMITS_FULL]++;
 		(void)snprintf(bound, sizeof(bound), "fewer than %" PRIu32, limits->most - kept);
 		(void)ft_fail(error, FT_E_BUSY,
 		        "the daemon serves %" PRIu32
@@ -94,21 +95,21 @@ int client_limits_take(
 		        kept > 0 ? " besides those of administrators" : "");
 		return refuse(error, "max_clients", limits->taken, bound);
 	}
-	if (!administrator && has >= client_limits_share(limits)) {
-		limits->refused[CLIENT_LIMITS_USER]++;
-		(void)snprintf(bound, sizeof(bound), "fewer than %" PRIu32, client_limits_share(limits));
+	if (!administrator && has >= connection_limits_share(limits)) {
+		limits->refused[CONNECTION_LIMITS_USER]++;
+		(void)snprintf(bound, sizeof(bound), "fewer than %" PRIu32, connection_limits_share(limits));
 		(void)ft_fail(error, FT_E_BUSY,
 		        "user %" PRIu32 " has %" PRIu32
 		        " connections, and clients_per_user allows no more than %" PRIu32,
-		        user, has, client_limits_share(limits));
+		        user, has, connection_limits_share(limits));
 		return refuse(error, "clients_per_user", has, bound);
 	}
 	return add(limits, found, user, error);
 }
 
-void client_limits_leave(struct client_limits *limits, uint32_t user)
+void connection_limits_leave(struct connection_limits *limits, uint32_t user)
 {
-	struct place_count *found = find(limits, user);
+	struct user_connections *found = find(limits, user);
 
 	if (found == NULL)
 		return;
@@ -117,9 +118,9 @@ void client_limits_leave(struct client_limits *limits, uint32_t user)
 		*found = limits->list[--limits->length];
 }
 
-struct place_count client_limits_busiest(const struct client_limits *limits)
+struct user_connections connection_limits_busiest(const struct connection_limits *limits)
 {
-	struct place_count busiest = {0};
+	struct user_connections busiest = {0};
 
 	for (uint32_t i = 0; i < limits->length; i++) {
 		if (limits->list[i].count > busiest.count)

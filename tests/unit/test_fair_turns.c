@@ -1,4 +1,4 @@
-#include "daemon/server/turns.h"
+#include "daemon/server/fair_turns.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -44,7 +44,7 @@ static bool do_it(void *data)
 
 struct scene {
 	uv_loop_t loop;
-	struct turns turns;
+	struct fair_turns turns;
 	struct doer person[MANY];
 	struct doer neighbour;
 };
@@ -53,7 +53,7 @@ static void join(struct scene *scene, struct doer *doer, uint32_t user)
 {
 	doer->turn.waiting.data = doer;
 	doer->takes_ns = doer->has_ns = turn_ns;
-	doer->turn.user = turns_join(&scene->turns, user);
+	doer->turn.user = fair_turns_join(&scene->turns, user);
 	assert_non_null(doer->turn.user);
 }
 
@@ -63,11 +63,11 @@ static struct scene *begin(void)
 
 	assert_non_null(scene);
 	assert_int_equal(uv_loop_init(&scene->loop), 0);
-	turns_init(&scene->turns, &scene->loop, do_it);
+	fair_turns_init(&scene->turns, &scene->loop, do_it);
 	for (int i = 0; i < MANY; i++) {
 		join(scene, &scene->person[i], PERSON);
 		scene->person[i].endless = true;
-		turns_add(&scene->turns, &scene->person[i].turn);
+		fair_turns_add(&scene->turns, &scene->person[i].turn);
 	}
 	join(scene, &scene->neighbour, NEIGHBOUR);
 	return scene;
@@ -75,8 +75,8 @@ static struct scene *begin(void)
 
 static void leave(struct scene *scene, struct doer *doer)
 {
-	turns_remove(&scene->turns, &doer->turn);
-	turns_leave(&scene->turns, doer->turn.user);
+	fair_turns_remove(&scene->turns, &doer->turn);
+	fair_turns_leave(&scene->turns, doer->turn.user);
 }
 
 static void end(struct scene *scene)
@@ -87,7 +87,7 @@ static void end(struct scene *scene)
 	assert_int_equal(scene->turns.waiting, 0);
 	assert_null(scene->turns.due.first);
 	assert_null(scene->turns.users.first);
-	turns_stop(&scene->turns);
+	fair_turns_stop(&scene->turns);
 	(void)uv_run(&scene->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&scene->loop), 0);
 	free(scene);
@@ -99,11 +99,11 @@ static void who_asks_once_is_next_however_much_another_has_waiting(void **state)
 
 	(void)state;
 	for (unsigned i = 1; i <= 10; i++) {
-		turns_serve(&scene->turns);
+		fair_turns_serve(&scene->turns);
 		assert_int_equal(scene->turns.waiting, MANY);
-		turns_add(&scene->turns, &scene->neighbour.turn);
-		turns_add(&scene->turns, &scene->neighbour.turn); /* waits once */
-		turns_serve(&scene->turns);
+		fair_turns_add(&scene->turns, &scene->neighbour.turn);
+		fair_turns_add(&scene->turns, &scene->neighbour.turn); /* waits once */
+		fair_turns_serve(&scene->turns);
 		assert_int_equal(scene->neighbour.done, i);
 	}
 	end(scene);
@@ -124,13 +124,13 @@ static void two_who_want_all_have_half_of_the_time_each(void **state)
 
 	(void)state;
 	for (int i = 0; i < 100; i++) /* alone: this does not count against it later */
-		turns_serve(&scene->turns);
+		fair_turns_serve(&scene->turns);
 	for (int i = 0; i < MANY; i++)
 		scene->person[i].done = 0;
 	scene->neighbour.endless = true;
-	turns_add(&scene->turns, &scene->neighbour.turn);
+	fair_turns_add(&scene->turns, &scene->neighbour.turn);
 	for (int i = 0; i < 200; i++)
-		turns_serve(&scene->turns);
+		fair_turns_serve(&scene->turns);
 	assert_in_range(scene->neighbour.done, done_by_person(scene) - 2, done_by_person(scene) + 2);
 	end(scene);
 }
@@ -146,9 +146,9 @@ static unsigned served_beside(uint64_t takes_ns, uint64_t has_ns)
 		scene->person[i].has_ns = has_ns;
 	}
 	scene->neighbour.endless = true;
-	turns_add(&scene->turns, &scene->neighbour.turn);
+	fair_turns_add(&scene->turns, &scene->neighbour.turn);
 	while (done_by_person(scene) < 10)
-		turns_serve(&scene->turns);
+		fair_turns_serve(&scene->turns);
 	done = scene->neighbour.done;
 	end(scene);
 	return done;
@@ -171,7 +171,7 @@ static void those_of_one_user_are_served_one_after_the_other(void **state)
 
 	(void)state;
 	while (done_by_person(scene) < 3 * MANY)
-		turns_serve(&scene->turns);
+		fair_turns_serve(&scene->turns);
 	for (int i = 0; i < MANY; i++)
 		assert_in_range(scene->person[i].done, 3, 4);
 	end(scene);
@@ -183,10 +183,10 @@ static void nothing_is_served_that_left_the_queue(void **state)
 
 	(void)state;
 	for (int i = 1; i < MANY; i++)
-		turns_remove(&scene->turns, &scene->person[i].turn);
+		fair_turns_remove(&scene->turns, &scene->person[i].turn);
 	assert_int_equal(scene->turns.waiting, 1);
 	for (int i = 0; i < 5; i++)
-		turns_serve(&scene->turns);
+		fair_turns_serve(&scene->turns);
 	assert_ptr_equal(latest, &scene->person[0]);
 	assert_int_equal(done_by_person(scene), scene->person[0].done);
 	end(scene);

@@ -7,8 +7,8 @@
  * for the turn that is under way and no longer.
  *
  * A turn must be short; what takes longer is done in several. Turns are the loop thread's. */
-#ifndef FLYTUNE_DAEMON_TURNS_H
-#define FLYTUNE_DAEMON_TURNS_H
+#ifndef FLYTUNE_DAEMON_FAIR_TURNS_H
+#define FLYTUNE_DAEMON_FAIR_TURNS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ struct turn {
 	struct user *user;
 };
 
-struct turns {
+struct fair_turns {
 	struct list users;
 	struct list due;           /* users who have turns waiting, in no order */
 	uint32_t waiting;          /* turns */
@@ -64,25 +64,25 @@ struct turns {
 	bool idles;     /* it does */
 };
 
-void turns_init(struct turns *turns, uv_loop_t *loop, bool (*serve)(void *data));
+void fair_turns_init(struct fair_turns *turns, uv_loop_t *loop, bool (*serve)(void *data));
 /* Closes handles. No turn may wait. */
-void turns_stop(struct turns *turns);
+void fair_turns_stop(struct fair_turns *turns);
 
 /* One session of a user more; NULL for want of memory. And one less. */
-struct user *turns_join(struct turns *turns, uint32_t id);
-void turns_leave(struct turns *turns, struct user *user);
+struct user *fair_turns_join(struct fair_turns *turns, uint32_t id);
+void fair_turns_leave(struct fair_turns *turns, struct user *user);
 
 /* Waits for its turn, at the end of its user's, unless it does already. Within a callback of the loop's polling, serving
  * follows it. */
-void turns_add(struct turns *turns, struct turn *turn);
+void fair_turns_add(struct fair_turns *turns, struct turn *turn);
 /* The same at any other time. */
-void turns_wake(struct turns *turns, struct turn *turn);
-void turns_remove(struct turns *turns, struct turn *turn);
+void fair_turns_wake(struct fair_turns *turns, struct turn *turn);
+void fair_turns_remove(struct fair_turns *turns, struct turn *turn);
 
 /* How long a turn may take now. */
-uint64_t turns_quantum_ns(const struct turns *turns);
+uint64_t fair_turns_quantum_ns(const struct fair_turns *turns);
 
 /* Serves for so long as is fair, or until nothing waits. Called by the loop. */
-void turns_serve(struct turns *turns);
+void fair_turns_serve(struct fair_turns *turns);
 
 #endif

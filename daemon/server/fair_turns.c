@@ -1,4 +1,4 @@
-#include "daemon/server/turns.h"
+#include "daemon/server/fair_turns.h"
 
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
  * call. */
 static const uint64_t unasked_ns = 1000000;
 
-struct user *turns_join(struct turns *turns, uint32_t id)
+struct user *fair_turns_join(struct fair_turns *turns, uint32_t id)
 {
 	struct user *user;
 
@@ -29,7 +29,7 @@ struct user *turns_join(struct turns *turns, uint32_t id)
 	return user;
 }
 
-void turns_leave(struct turns *turns, struct user *user)
+void fair_turns_leave(struct fair_turns *turns, struct user *user)
 {
 	if (--user->sessions > 0)
 		return;
@@ -38,7 +38,7 @@ void turns_leave(struct turns *turns, struct user *user)
 	free(user);
 }
 
-void turns_add(struct turns *turns, struct turn *turn)
+void fair_turns_add(struct fair_turns *turns, struct turn *turn)
 {
 	struct user *user = turn->user;
 
@@ -53,7 +53,7 @@ void turns_add(struct turns *turns, struct turn *turn)
 	turns->waiting++;
 }
 
-void turns_remove(struct turns *turns, struct turn *turn)
+void fair_turns_remove(struct fair_turns *turns, struct turn *turn)
 {
 	if (turn->waiting.list == NULL)
 		return;
@@ -69,7 +69,7 @@ static void keep_turning(uv_idle_t *idle)
 }
 
 /* Of those who used as little, who came last: the other was served already. */
-static struct user *least(const struct turns *turns)
+static struct user *least(const struct fair_turns *turns)
 {
 	struct node *node = turns->due.first;
 	struct user *least = node->data;
@@ -83,20 +83,20 @@ static struct user *least(const struct turns *turns)
 	return least;
 }
 
-static struct user *serve_one(struct turns *turns)
+static struct user *serve_one(struct fair_turns *turns)
 {
 	struct user *user = least(turns);
 	struct node *node = user->turns.first;
 	struct turn *turn = (struct turn *)node; /* its first member */
 
-	turns_remove(turns, turn);
+	fair_turns_remove(turns, turn);
 	turns->now_ns = user->used_ns;
 	if (turns->serve(node->data))
-		turns_add(turns, turn);
+		fair_turns_add(turns, turn);
 	return user;
 }
 
-static void idle(struct turns *turns, bool idles)
+static void idle(struct fair_turns *turns, bool idles)
 {
 	if (idles == turns->idles)
 		return;
@@ -107,9 +107,9 @@ static void idle(struct turns *turns, bool idles)
 		(void)uv_idle_stop(&turns->idle);
 }
 
-void turns_wake(struct turns *turns, struct turn *turn)
+void fair_turns_wake(struct fair_turns *turns, struct turn *turn)
 {
-	turns_add(turns, turn);
+	fair_turns_add(turns, turn);
 	idle(turns, true);
 }
 
@@ -122,7 +122,7 @@ static uint64_t charge_of(uint64_t took_ns, uint64_t had_ns)
 }
 
 /* Each user is charged what its turn took. */
-static void serve_fairly(struct turns *turns, uint64_t for_ns)
+static void serve_fairly(struct fair_turns *turns, uint64_t for_ns)
 {
 	uint64_t began_ns = ft_monotonic_ns();
 	uint64_t had_ns = ft_clock_read(CLOCK_THREAD_CPUTIME_ID);
@@ -140,17 +140,17 @@ static void serve_fairly(struct turns *turns, uint64_t for_ns)
 	}
 }
 
-static bool is_alone(const struct turns *turns)
+static bool is_alone(const struct fair_turns *turns)
 {
 	return turns->users.first != NULL && turns->users.first->next == NULL;
 }
 
-uint64_t turns_quantum_ns(const struct turns *turns)
+uint64_t fair_turns_quantum_ns(const struct fair_turns *turns)
 {
 	return is_alone(turns) ? TURNS_ALONE_QUANTUM_NS : TURNS_QUANTUM_NS;
 }
 
-void turns_serve(struct turns *turns)
+void fair_turns_serve(struct fair_turns *turns)
 {
 	uint64_t for_ns = is_alone(turns) ? TURNS_ALONE_SERVED_NS : TURNS_SERVED_NS;
 
@@ -158,7 +158,7 @@ void turns_serve(struct turns *turns)
 	if (turns->waiting == 1) {
 		(void)serve_one(turns);
 		if (turns->waiting > 0)
-			serve_fairly(turns, for_ns - turns_quantum_ns(turns));
+			serve_fairly(turns, for_ns - fair_turns_quantum_ns(turns));
 	} else if (turns->waiting > 0) {
 		serve_fairly(turns, for_ns);
 	}
@@ -167,12 +167,12 @@ void turns_serve(struct turns *turns)
 
 static void polled(uv_check_t *check)
 {
-	turns_serve(check->data);
+	fair_turns_serve(check->data);
 }
 
-void turns_init(struct turns *turns, uv_loop_t *loop, bool (*serve)(void *data))
+void fair_turns_init(struct fair_turns *turns, uv_loop_t *loop, bool (*serve)(void *data))
 {
-	*turns = (struct turns){.serve = serve};
+	*turns = (struct fair_turns){.serve = serve};
 	(void)uv_check_init(loop, &turns->check);
 	(void)uv_idle_init(loop, &turns->idle);
 	turns->check.data = turns;
@@ -181,7 +181,7 @@ void turns_init(struct turns *turns, uv_loop_t *loop, bool (*serve)(void *data))
 	uv_unref((uv_handle_t *)&turns->check);
 }
 
-void turns_stop(struct turns *turns)
+void fair_turns_stop(struct fair_turns *turns)
 {
 	uv_close((uv_handle_t *)&turns->check, NULL);
 	uv_close((uv_handle_t *)&turns->idle, NULL);
