@@ -216,9 +216,10 @@ static int read_member(
         struct ft_cursor *cursor, const struct ft_member *member, void *at, struct ft_error *error)
 {
 	struct ft_view *view = at;
+	struct ft_view rest;
 	uint32_t elements = 0;
-	char value[32];
 	bool read = false;
+
 	switch (member->type) {
 	case FT_TYPE_BOOL:
 		read = ft_read_bool(cursor, at);
@@ -243,11 +244,15 @@ static int read_member(
 	case FT_TYPE_PROBLEMS:
 		if (!ft_read_array(cursor, &elements))
 			break;
-		if (elements != 1) {
-			snprintf(value, sizeof(value), "a list of %" PRIu32, elements);
-			return ft_fail_field(error, FT_E_BAD_VALUE, member->name, value, "a list of one");
-		}
-		return ft_read_problem(cursor, at, error);
+		if (elements == 0)
+			return ft_fail_field(error, FT_E_BAD_VALUE, member->name, "an empty list",
+			        "a list of one or more");
+		if (ft_read_problem(cursor, at, error) != 0)
+			return -1;
+		/* Who sends several is newer than this. */
+		for (read = true; read && elements > 1; elements--)
+			read = ft_read_view(cursor, &rest);
+		break;
 	case FT_TYPE_PROBLEM:
 		if (ft_peek(cursor) == FT_KIND_MAP)
 			return ft_read_problem(cursor, at, error);

@@ -18,7 +18,7 @@ enum ft_type {
 	FT_TYPE_TEXT,     /* char[size], terminated */
 	FT_TYPE_BYTES,    /* struct ft_view of binary data, into the message */
 	FT_TYPE_PROBLEM,  /* struct ft_problem */
-	FT_TYPE_PROBLEMS, /* struct ft_problem, as a list: lists of one are all that is known yet */
+	FT_TYPE_PROBLEMS, /* struct ft_problem, as a list: lists of one are written, of others the first is read */
 	FT_TYPE_CONFIG,   /* struct ft_config */
 	FT_TYPE_RAW,      /* struct ft_view of any value: lists and maps read with a cursor */
 };

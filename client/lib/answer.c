@@ -105,6 +105,7 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
         const struct answer_room *document, struct cache_terms *terms, struct ft_error *error)
 {
 	struct ft_answer read;
+	double default_time_ns;
 
 	if (ft_decode(&ft_answer_message, data, &read, error) != 0)
 		return -1;
@@ -118,7 +119,8 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 	answer->generation = read.generation;
 	answer->time_ns = read.time_ns;
 	answer->gain_ppm = read.gain_ppm;
-	answer->default_time_ns = (uint64_t)((double)read.time_ns * (double)read.gain_ppm / 1e6 + 0.5);
+	default_time_ns = (double)read.time_ns * (double)read.gain_ppm / 1e6 + 0.5;
+	answer->default_time_ns = default_time_ns < 0x1p63 ? (uint64_t)default_time_ns : UINT64_MAX;
 	answer->gain_least_ppm = read.gain_least_ppm;
 	answer->seen_ppm = read.seen_ppm;
 	answer->order_class = read.order_class;

@@ -198,12 +198,12 @@ static int apply_identity(struct change *change, struct store_batch *batch, cons
 }
 
 /* A job's answer says in which generation it became one, which is known only now. */
-static void stamp_job(const struct change *change, const struct store_batch *batch, struct op *op)
+static void stamp_job(const struct change *change, struct store_batch *batch, struct op *op)
 {
 	if (op->stamp == 0)
 		return;
-	record_put_u64(op->bytes + op->key_length + op->stamp,
-	        batch->generation != 0 ? batch->generation : change->meta.generation);
+	batch->told = batch->generation != 0 ? batch->generation : change->meta.generation;
+	record_put_u64(op->bytes + op->key_length + op->stamp, batch->told);
 	record_seal_again(op->bytes + op->key_length, op->value_length, op->bytes, op->key_length);
 }
 

@@ -5,6 +5,7 @@
  * anew if need be; nothing that others put in its place is lost either. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,6 +79,13 @@ bool store_put_back(struct store *store, struct directory *found, bool *moved, s
 	if (*moved) {
 		if (directory_open(found, directory->path, error) != 0)
 			return false;
+		if (found->format != 0 && found->format != RECORD_FORMAT) {
+			ft_fail(error, FT_E_STORE,
+			        "%.100s leads to a store of format %" PRIu32 " now, which is left as it is",
+			        directory->path, found->format);
+			directory_close(found, false);
+			return false;
+		}
 		directory = found;
 	}
 	/* All that may fail before the copy, which is large, and its place last. */

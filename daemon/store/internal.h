@@ -63,7 +63,7 @@ struct store_batch {
 
 	/* set by the writer */
 	uint64_t generation; /* taken for its changes, 0 if there were none */
-	uint64_t told;       /* the one that `done` gets */
+	uint64_t told;       /* the one that `done` gets; what a job was stamped with, if one was */
 	bool failed;
 	struct ft_error error;
 };

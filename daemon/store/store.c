@@ -229,7 +229,10 @@ static void take_finished(struct store *store, struct store_batch *finished)
 	struct store_batch **end = &store->reported;
 
 	for (struct store_batch *each = finished; each != NULL; each = each->next) {
-		each->told = each->generation != 0 ? each->generation : store->seen.generation;
+		if (each->generation != 0)
+			each->told = each->generation;
+		else if (each->told == 0)
+			each->told = store->seen.generation;
 		store_each_change(store, each, store->changed);
 	}
 	while (*end != NULL)

@@ -70,6 +70,27 @@ def test_what_is_acknowledged_is_found_again_whatever_became_of_the_files(tuned,
     assert (state / "code").is_dir()
 
 
+def test_a_store_of_another_format_that_took_the_place_is_left_as_it_is(tuned, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    (other / "data.mdb").write_bytes(b"an older flytune's")
+    (other / "initialised").write_text("flytune store, format 1\n")
+    before = {path.name: path.read_bytes() for path in other.iterdir()}
+    config = config_of(tuned)
+    tuned.state.rename(tmp_path / "away")
+    other.rename(tuned.state)
+    tuned.heard("leads to a store of format 1 now, which is left as it is")
+    assert "left as it is" in tuned.ctl("pin", *shape(m=7), "--config", config, check=False).complaint
+    assert tuned.lookup()["source"] == "tuned"
+    there = {path.name: path.read_bytes() for path in tuned.state.iterdir() if path.name in before}
+    assert there == before, "it was written to"
+    # Once it is gone again, all is put back.
+    tuned.state.rename(tmp_path / "gone")
+    harness.until(lambda: tuned.status()["degraded"] == "", "it is put back")
+    pin(tuned, config)
+    expect_kept(tuned, (64, "tuned"), (7, "pinned"))
+
+
 @pytest.mark.parametrize("directory", [False, True])
 def test_it_is_noticed_though_nothing_is_written(tuned, directory):
     if directory:

@@ -217,6 +217,7 @@ static void structures_of_other_releases_are_respected(void **state)
 static void every_code_has_a_word_of_its_own(void **state)
 {
 	struct ft_error error = {.code = "brand_new", .message = "says something"};
+	char begins[16];
 	struct flytune_error out;
 
 	(void)state;
@@ -242,6 +243,8 @@ static void every_code_has_a_word_of_its_own(void **state)
 	assert_string_equal(flytune_state_word(FLYTUNE_STATE_CANCELLED), "cancelled");
 	assert_string_equal(flytune_state_word((enum flytune_state)99), "unknown");
 	assert_string_equal(flytune_version(), FLYTUNE_VERSION);
+	snprintf(begins, sizeof begins, "%d.%d.", FLYTUNE_VERSION_MAJOR, FLYTUNE_VERSION_MINOR);
+	assert_memory_equal(flytune_version(), begins, strlen(begins));
 }
 
 static void settings_that_make_no_sense_are_refused(void **state)

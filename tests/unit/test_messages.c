@@ -156,6 +156,44 @@ static void every_message_comes_back_as_it_was(void **state)
 	}
 }
 
+/* A newer daemon's job may have several: of those the first is read. */
+static void a_list_of_problems_is_read_by_its_first(void **state)
+{
+	(void)state;
+	static struct ft_job job, read;
+	uint8_t first[4096], longer[8192];
+	uint64_t random = 6;
+	struct ft_writer writer;
+	struct ft_error error = {0};
+
+	fill(&ft_job_message, &job, &random);
+	ft_writer_init_fixed(&writer, first, sizeof(first));
+	ft_encode(&writer, &ft_job_message, &job);
+	assert_true(ft_writer_ok(&writer));
+	uint8_t *list = memmem(first, writer.length, "\xa8problems", 9);
+	assert_non_null(list);
+	list += 9;
+	assert_int_equal(*list, 0x91);
+	size_t before = (size_t)(list - first), after = writer.length - before - 1;
+	struct ft_cursor cursor = ft_cursor_of(list + 1, after);
+	struct ft_view one;
+	assert_true(ft_read_view(&cursor, &one));
+
+	memcpy(longer, first, before);
+	longer[before] = 0x92;
+	memcpy(longer + before + 1, one.data, one.length);
+	memcpy(longer + before + 1 + one.length, list + 1, after);
+	struct ft_view view = {.data = longer, .length = writer.length + one.length};
+	assert_int_equal(ft_decode(&ft_job_message, view, &read, &error), 0);
+	assert_memory_equal(&read.problems, &job.problems, sizeof(job.problems));
+
+	longer[before] = 0x90;
+	memcpy(longer + before + 1, list + 1 + one.length, after - one.length);
+	view.length = writer.length - one.length;
+	assert_int_equal(ft_decode(&ft_job_message, view, &read, &error), -1);
+	assert_string_equal(error.message, "problems is an empty list; it must be a list of one or more");
+}
+
 static void no_message_is_accepted_without_what_it_requires(void **state)
 {
 	(void)state;
@@ -280,6 +318,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(every_message_comes_back_as_it_was),
+	        cmocka_unit_test(a_list_of_problems_is_read_by_its_first),
 	        cmocka_unit_test(no_message_is_accepted_without_what_it_requires),
 	        cmocka_unit_test(a_lookup_stays_small_on_the_wire),
 	        cmocka_unit_test(the_documented_bytes_are_the_bytes_sent),

@@ -44,6 +44,8 @@ static void sort_out(struct story *story, const struct flytune_trial *trial)
 		story->same_code++;
 	else if (is(trial, "pruned"))
 		story->pruned++;
+	else if (is(trial, "suspect"))
+		story->waiting++;
 	else if (is_out(trial))
 		story->failed++;
 	else if (trial->time_ps == 0)

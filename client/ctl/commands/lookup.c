@@ -37,8 +37,8 @@ static void print_answer(const flytune_problem *problem, const struct flytune_an
 		table_fact(&table, "time", "%s; the default takes %s: %s",
 		        format_time(answer->time_ns * 1000, time),
 		        format_time(answer->default_time_ns * 1000, default_time),
-		        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
-		                answer->unsettled, gain));
+		        format_gain(
+		                1000000, answer->gain_ppm, answer->gain_least_ppm, answer->unsettled, gain));
 	else
 		table_fact(&table, "time", "%s", format_time(answer->time_ns * 1000, time));
 	table_fact(&table, answer->source == FLYTUNE_SOURCE_PINNED ? "pinned" : "tuned", "%s",
@@ -79,8 +79,8 @@ static void print_table(const struct looked_up *all)
 		table_add(&table, "%s", format_config(answer->knob, answer->knob_count, text));
 		table_add(&table, "%s", format_time(answer->time_ns * 1000, time));
 		table_add(&table, "%s",
-		        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
-		                answer->unsettled, time));
+		        format_gain(
+		                1000000, answer->gain_ppm, answer->gain_least_ppm, answer->unsettled, time));
 		table_add(&table, "%s", flytune_source_word(answer->source));
 		if (answer->source == FLYTUNE_SOURCE_NEAREST)
 			table_add(&table, "tuned at %s=%" PRIu64, scale_field(all->problems->problem[i]),

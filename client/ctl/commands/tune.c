@@ -96,8 +96,7 @@ static void print_row(struct table *table, const struct tuned *tuned)
 	table_add(table, "%s", format_config(answer->knob, answer->knob_count, text));
 	table_add(table, "%s", format_time(answer->time_ns * 1000, time));
 	table_add(table, "%s",
-	        format_gain(answer->time_ns, answer->default_time_ns, answer->gain_least_ppm,
-	                answer->unsettled, time));
+	        format_gain(1000000, answer->gain_ppm, answer->gain_least_ppm, answer->unsettled, time));
 	table_add(table, "%s", flytune_source_word(answer->source));
 	table_add(table, "%s", tuned->job.sweep_ns == 0 ? "" : format_duration(tuned->job.sweep_ns, time));
 	if (tuned->job.job == 0)

@@ -122,7 +122,8 @@ static void show_trial(struct progress *progress, const char *config, const char
 	char time[FORMAT_SIZE];
 	bool fine = strcmp(status, "ok") == 0 || *status == '\0';
 
-	if (was_shown(progress, config))
+	/* Of a suspect there is more to come: it is tried once more. */
+	if (strcmp(status, "suspect") == 0 || was_shown(progress, config))
 		return;
 	remember(progress, config);
 	clear_bar(progress);

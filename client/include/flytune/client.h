@@ -40,7 +40,7 @@ extern "C" {
 
 /* The version of this header, and that of the library that is loaded: "0.2.0". */
 #define FLYTUNE_VERSION_MAJOR 0
-#define FLYTUNE_VERSION_MINOR 1
+#define FLYTUNE_VERSION_MINOR 2
 FLYTUNE_API const char *flytune_version(void);
 
 /* Sizes count the NUL. */
@@ -204,7 +204,7 @@ struct flytune_answer {
 	char identity[FLYTUNE_HASH_SIZE]; /* under which it was measured; "" for a default */
 	uint64_t generation;              /* of the store now: this is its answer */
 	uint64_t time_ns;                 /* of the config; 0: not measured */
-	uint64_t default_time_ns;         /* of the default, by the rounds that both were in */
+	uint64_t default_time_ns;         /* of the default: time_ns times the gain; 0: not known */
 	uint64_t tuned_at_ns;
 	uint64_t tuned_scale; /* FLYTUNE_SOURCE_NEAREST: the scale field's value whose winner this is */
 	uint64_t revision;    /* of the default's rule */
