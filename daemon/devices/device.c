@@ -179,7 +179,8 @@ static void said_hello(void *data, struct ft_view reply)
 		runner_kill(&worker->runner, RUNNER_UNSTARTED, "no memory for its hello");
 		goto drop;
 	}
-	same = slot->settled && before.length == reply.length && before.length > 0 &&
+	/* One that failed has lost its devices: whatever it says, they are to be made again. */
+	same = slot->settled && !slot->failed && before.length == reply.length && before.length > 0 &&
 	        memcmp(before.data, reply.data, reply.length) == 0;
 	if (hello_read(reply, hello, &error) != 0 ||
 	        (!same && devices_adopt(slot, hello, batch, &error) != 0)) {

@@ -121,11 +121,11 @@ struct sweep {
 	bool *picked;   /* with check and subset: the members that are tried */
 	struct store_winner held;    /* what a check or an upgrade is about */
 	uint64_t space_hash;         /* of all members; 0 for a kernel that is not built in */
-	uint64_t samples, disturbed; /* of this start */
+	uint64_t samples, disturbed; /* of this start, whatever was asked in it */
 	uint32_t cuts;               /* starts that did not end within the budget */
 	bool rejected;               /* in this start one was found wrong that had been timed */
 	bool cancelled;
-	unsigned unblamed; /* runner failures, one after another, that no config can be suspected for */
+	unsigned unblamed; /* runner failures since the last with a config, that none can be suspected for */
 	unsigned strikes;  /* those with a config, one after another, and nothing shown between */
 	enum sweep_shown shown;
 	bool others_done; /* but for suspects, all was timed */
@@ -212,6 +212,8 @@ bool sweep_try_suspect(struct sweep *sweep);
 void sweep_go_on_with_suspects(struct sweep *sweep);
 /* Whether the default is to show once more, before others are tried, that the device works. */
 bool sweep_wants_proof(const struct sweep *sweep);
+/* The others had no time for so much as the default: asks again with what was kept for suspects. False if nothing was. */
+bool sweep_take_suspects_share(struct sweep *sweep);
 /* What of the time left is kept for them. */
 uint64_t sweep_suspects_share(const struct sweep *sweep, uint64_t left_ns);
 

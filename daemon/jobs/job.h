@@ -38,7 +38,8 @@ struct arrival {
 	void (*done)(void *data, const struct ft_job *job, bool joined, const struct ft_error *error);
 	void *data;
 	bool joined;
-	struct job_terms before; /* of a job that was joined, to be put back if the store refuses that */
+	/* Of a job that was joined: what to put back if the store refuses that, and in place of what. */
+	struct job_terms before, made;
 };
 
 /* On so many devices a job is tried whose runners fail. */
@@ -50,9 +51,10 @@ struct job {
 	struct ft_writer answer;
 	struct store_winner winner; /* once the sweep has decided */
 	struct store_key key;
-	bool keyed;  /* key is of today's devices */
-	bool looked; /* since a device was heard last: it has a key or can have none */
-	bool stored; /* the store knows of it */
+	bool keyed;     /* key is of today's devices */
+	bool was_keyed; /* since the daemon's start it was */
+	bool looked;    /* since a device was heard last: it has a key or can have none */
+	bool stored;    /* the store knows of it */
 	enum job_state state;
 	enum job_outcome outcome; /* from JOB_ENDS or JOB_DROPS on */
 	bool cancelled;           /* someone did, whether or not they still wait for it */

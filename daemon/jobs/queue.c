@@ -77,18 +77,26 @@ static struct job_terms terms_of(const struct job *job)
 	return terms;
 }
 
-static void put_terms(struct job *job, const struct job_terms *terms)
+/* What a join made of a job's terms is taken back, but for what others have changed since. */
+static void put_terms_back(struct job *job, const struct job_terms *before, const struct job_terms *made)
 {
-	job->info.priority = terms->priority;
-	job->info.owner = terms->owner;
-	job->info.budget_ns = terms->budget_ns;
-	job->info.force = terms->force;
-	job->info.begun = terms->begun;
-	job->info.check = terms->check;
-	job->info.subset = terms->subset;
-	job->info.named = terms->named;
-	memcpy(job->info.cause, terms->cause, sizeof(job->info.cause));
-	memcpy(job->home, terms->home, sizeof(job->home));
+	const struct job_terms now = terms_of(job);
+
+#define BACK(member) (now.member == made->member ? before->member : now.member)
+	job->info.priority = BACK(priority);
+	job->info.owner = BACK(owner);
+	job->info.budget_ns = BACK(budget_ns);
+	job->info.force = BACK(force);
+	job->info.begun = BACK(begun);
+	job->info.check = BACK(check);
+	job->info.subset = BACK(subset);
+	job->info.named = BACK(named);
+#undef BACK
+	if (strcmp(now.cause, made->cause) == 0)
+		memcpy(job->info.cause, before->cause, sizeof(job->info.cause));
+	if (strcmp(now.home, made->home) != 0)
+		return;
+	memcpy(job->home, before->home, sizeof(job->home));
 	if (job->state == JOB_WAITS)
 		memcpy(job->info.device, job->home, sizeof(job->info.device));
 }
@@ -100,7 +108,7 @@ static void take_back(struct job *job, const struct arrival *refused)
 	if (job->arrivals != NULL)
 		job->arrivals->before = refused->before;
 	else if (job->state <= JOB_STOPS)
-		put_terms(job, &refused->before);
+		put_terms_back(job, &refused->before, &refused->made);
 	if (job->stored || job->commits > 0)
 		return;
 	job_index_remove(&job->queue->jobs, job);
@@ -207,6 +215,7 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 	bool joined = job != NULL;
 	struct store_batch *batch = NULL;
 	struct job_terms before = {0};
+	struct job_terms made;
 	struct ft_error error;
 
 	if (queue->stopping) {
@@ -257,7 +266,8 @@ void queue_add(struct queue *queue, const struct target *target, const struct qu
 	batch = store_batch_new(queue->store);
 	if (batch == NULL || store_batch_job(batch, &job->info) != 0)
 		goto memory;
-	*arrival = (struct arrival){.done = done, .data = data, .joined = joined, .before = before};
+	*arrival = (struct arrival){
+	        .done = done, .data = data, .joined = joined, .before = before, .made = terms_of(job)};
 	for (last = &job->arrivals; *last != NULL; last = &(*last)->next)
 		;
 	*last = arrival;
@@ -268,8 +278,10 @@ memory:
 	(void)ft_fail(&error, FT_E_MEMORY, "no memory for a job");
 	if (batch != NULL)
 		store_batch_drop(batch);
-	if (joined)
-		put_terms(job, &before);
+	if (joined) {
+		made = terms_of(job);
+		put_terms_back(job, &before, &made);
+	}
 	if (job != NULL && !joined) {
 		if (job->info.state[0] != '\0')
 			job_index_remove(&queue->jobs, job);
@@ -416,10 +428,11 @@ static void find_home(struct job *job)
 	const struct device *device = NULL;
 
 	job->looked = false;
+	job->was_keyed = job->was_keyed || job->keyed;
 	job->keyed = job->keyed && devices_kernel(devices, &job->key, &device) != NULL;
 	if (job->info.named || devices_find(devices, job->home, NULL) != NULL)
 		return;
-	if (!job->keyed)
+	if (!job->was_keyed)
 		device = first_of_kind(devices, job->home);
 	if (device == NULL)
 		return;

@@ -296,7 +296,7 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 		job_set_outcome(job, JOB_DONE, trials->reason);
 	else if (outcome == SWEEP_HELD)
 		job_set_outcome(job, JOB_DONE, found->why.message);
-	else if (outcome == SWEEP_CANCELLED || outcome == SWEEP_MOVED)
+	else if (outcome == SWEEP_CANCELLED || outcome == SWEEP_MOVED || job->cancelled)
 		job_set_outcome(job, JOB_CANCELLED, "cancelled; what was measured is kept");
 	else
 		set_failed(job, found->why.message);

@@ -278,7 +278,8 @@ bool queue_note_runner(struct active *active, const struct sweep_end *found)
 	if (found->outcome == SWEEP_MOVED || found->outcome == SWEEP_CANCELLED)
 		return false; /* which says nothing of the runner */
 	if (found->outcome != SWEEP_LOST) {
-		active->rest = (struct backoff){0};
+		if (found->target.device != NULL) /* else none was asked */
+			active->rest = (struct backoff){0};
 		return false;
 	}
 	backoff_lengthen(&active->rest, rest_first_ns, rest_last_ns);
@@ -291,7 +292,8 @@ bool queue_note_runner(struct active *active, const struct sweep_end *found)
 		log_line(queue->log, LOG_LEVEL_WARNING,
 		        "device rests device=%s for_s=%.3g: its runner failed, and an equal device can work",
 		        device->shown.id, (double)active->rest.length_ns / 1e9);
-	if (device == NULL || job->info.named || lost + 1 >= LOST_MAX || !yields(queue, device, job))
+	if (device == NULL || job->cancelled || job->info.named || lost + 1 >= LOST_MAX ||
+	        !yields(queue, device, job))
 		return false;
 	(void)snprintf(job->info.reason, sizeof(job->info.reason), "its runner failed on %s: %.160s",
 	        device->shown.id, found->why.message);

@@ -265,6 +265,7 @@ void sweep_runner_gone(
 		return;
 	}
 	sweep->busy = -1;
+	sweep->shown = SWEEP_SHOWN_NOTHING;
 	sweep_go(sweep, SWEEP_WAITS_RUNNER);
 	sweep_start_clock(sweep);
 	runner_start(&sweep->worker->runner);

@@ -3,7 +3,7 @@
  * One at a time on a device, so that no measurement disturbs another. What the runner says becomes trials;
  * trials are stored as they come; events go out after their commit. The daemon decides from its own samples
  * with the same pure function that the runner races with. A runner that errs is killed; the config that it
- * was busy with is out, and the sweep goes on with the rest in a new runner. */
+ * was busy with is suspected, and the sweep goes on with the rest in a new runner. */
 #ifndef FLYTUNE_DAEMON_SWEEP_H
 #define FLYTUNE_DAEMON_SWEEP_H
 

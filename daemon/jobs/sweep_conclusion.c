@@ -51,6 +51,7 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	trials_free(sweep->trials);
 	sweep->trials = NULL;
 	sweep->check = sweep->checking = sweep->job->check = false;
+	sweep->others_done = sweep->left_alone = false;
 	sweep->force = sweep->job->force = true;
 	(void)sweep_note_event(sweep, "stage");
 	sweep_send_notes(sweep, &sweep->waiting);
@@ -242,8 +243,9 @@ void sweep_replied(void *data, struct ft_view view, const struct ft_error *failu
 	}
 	if (sweep->cancelled)
 		sweep_finish(sweep, SWEEP_CANCELLED, NULL);
-	else if (strcmp(reply.outcome, "no_time") == 0 && sweep->judged < 0 && sweep->strikes == 0)
-		end_without_time(sweep, reply.needs_ns);
-	else
+	else if (strcmp(reply.outcome, "no_time") == 0 && sweep->judged < 0 && sweep->strikes == 0) {
+		if (!sweep_take_suspects_share(sweep))
+			end_without_time(sweep, reply.needs_ns);
+	} else
 		conclude(sweep, &reply, strcmp(reply.outcome, "no_time") == 0);
 }

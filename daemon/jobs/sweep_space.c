@@ -170,8 +170,6 @@ void sweep_ask(struct sweep *sweep)
 	sweep->busy_stage = STAGE_START;
 	sweep_start_clock(sweep);
 	sweep_expect_end(sweep);
-	sweep->samples = 0;
-	sweep->disturbed = 0;
 	sweep->rejected = false;
 	runner_ask(&sweep->worker->runner, "sweep", &ft_sweep_request_message, request, STAGE_START,
 	        sweep_replied, sweep);
@@ -269,6 +267,7 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	sweep->picked = NULL;
 	sweep->extended = false;
 	sweep->judged = -1;
+	sweep->samples = sweep->disturbed = 0;
 	if (sweep->check || sweep->subset)
 		pick(sweep);
 	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))

@@ -1,8 +1,8 @@
 /* Configs that a runner ended with.
  *
  * A death does not tell whether the config took the runner down, or the device, the machine, or someone's hand. So the config is
- * suspected: it sits out, and the sweep goes on with the others in a new runner. When they are done it is tried once more, alone,
- * on a device that has just shown that it works. If its runner ends again it was the config, which is kept for all equal devices;
+ * suspected: it sits out, and the sweep goes on with the others in a new runner. When they are done it is tried once more, the only
+ * suspect among them, on a device that has just shown that it works. If its runner ends again it was the config, which is kept for all equal devices;
  * else nothing is held against it. Where runners end one after another and do nothing right between, it is the device: the sweep
  * ends, and no config is to blame. */
 #include "daemon/jobs/internal.h"
@@ -35,7 +35,6 @@ bool sweep_strike(struct sweep *sweep, enum runner_cause cause, const struct ft_
 		sweep_store_trials(sweep);
 	}
 	sweep->strikes = works ? 1 : sweep->strikes + 1;
-	sweep->shown = SWEEP_SHOWN_NOTHING;
 	return sweep->strikes < STRIKES_MAX;
 }
 
@@ -104,6 +103,16 @@ void sweep_go_on_with_suspects(struct sweep *sweep)
 bool sweep_wants_proof(const struct sweep *sweep)
 {
 	return sweep->shown != SWEEP_SHOWN_RUN && (sweep->judged >= 0 || sweep->strikes + 1 == STRIKES_MAX);
+}
+
+bool sweep_take_suspects_share(struct sweep *sweep)
+{
+	if (next_suspect(sweep) < 0 || sweep->left_alone)
+		return false;
+	sweep->left_alone = true;
+	sweep_stop_clock(sweep);
+	sweep_ask(sweep);
+	return true;
 }
 
 uint64_t sweep_suspects_share(const struct sweep *sweep, uint64_t left_ns)

@@ -402,7 +402,7 @@ def held(gpu):
 
 
 def test_each_of_two_gpus_has_a_process_that_opens_it_alone(pair):
-    gpu = pair()
+    gpu = pair("--runner-idle", "600")  # which the first has nothing to do for until the second is done
     with gpu.peer() as peer:
         jobs = [peer.call("tune", kernel="rmsnorm", problem=harness.problem(m=m, n=1024), device=device)["job"]
                 for m, device in ((3, "cuda:0"), (5, "cuda:1"))]

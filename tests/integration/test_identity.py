@@ -357,6 +357,15 @@ def test_a_device_that_went_away_for_a_while_is_found_again(daemons, runner):
     until(lambda: daemon.lookup()["source"] == "tuned", "the device is found again")
 
 
+def test_a_device_whose_runner_failed_when_it_was_asked_anew_comes_back_though_it_says_what_it_said(daemons, runner):
+    daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
+    daemon.tune()
+    runner.write("at hello exit 7")
+    until(lambda: daemon.lookup() and daemon.status()["devices"][0]["state"] == "failed", "it fails")
+    runner.write()
+    until(lambda: daemon.lookup()["source"] == "tuned", "the device is found again")
+
+
 def test_a_tune_that_finds_its_device_gone_fails_and_lets_others_through(daemons, runner):
     daemon = daemons(runner, arguments=["--runner-idle", "0.05"]).start()
     daemon.tune()

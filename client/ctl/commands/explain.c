@@ -44,11 +44,9 @@ static void sort_out(struct story *story, const struct flytune_trial *trial)
 		story->same_code++;
 	else if (is(trial, "pruned"))
 		story->pruned++;
-	else if (is(trial, "suspect"))
-		story->waiting++;
-	else if (is_out(trial))
+	else if (is_out(trial) && !is(trial, "suspect"))
 		story->failed++;
-	else if (trial->time_ps == 0)
+	else if (trial->time_ps == 0 || is(trial, "suspect"))
 		story->waiting++;
 	if (!is(trial, "ok") || trial->time_ps == 0)
 		return;

@@ -292,7 +292,7 @@ int cpu_measure_extent(struct cpu *cpu, struct ft_error *error)
 	cpu->in = ft_tensors_find(tensors, FT_INPUT_ROWS);
 	cpu->out = ft_tensors_find(tensors, FT_OUTPUT);
 	if (!ft_tensors_known(tensors))
-		return ft_fail(error, FT_E_UNAVAILABLE,
+		return ft_fail(error, FT_E_BAD_VALUE,
 		        "this runner knows kernels with one output and one input of the same shape");
 	const struct ft_tensor *output = &tensors->tensor[cpu->out];
 	cpu->m = output->rows;
@@ -301,7 +301,7 @@ int cpu_measure_extent(struct cpu *cpu, struct ft_error *error)
 	extent->data = ft_tensor_span(output);
 	if (__builtin_mul_overflow(output->stride, extent->element, &extent->stride) ||
 	        extent->data > SIZE_MAX / 8 || extent->stride > SIZE_MAX / 8)
-		return ft_fail(error, FT_E_UNAVAILABLE, "the problem is larger than any memory");
+		return ft_fail(error, FT_E_BAD_VALUE, "the problem is larger than any memory");
 	extent->size = (extent->data + (size_t)2 * GUARD + page - 1) / page * page;
 	extent->input = (extent->data + extent->stride + (size_t)2 * GUARD + page - 1) / page * page;
 	extent->slot = (extent->data + line - 1) / line * line;

@@ -37,7 +37,7 @@ static void lay_out(struct gpu *gpu)
 static int take_memory(struct gpu *gpu, struct ft_error *error)
 {
 	size_t available = 0, total = 0;
-	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap,
+	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap, most,
 	         scratch = padded(gpu->tensors.tensor[gpu->out].length * 8), left;
 	const uint64_t least = padded(1 << 20);
 	int code = gpu_failed(
@@ -47,9 +47,11 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 		return code;
 	/* Some is left alone: contexts, modules and graphs take more, and others use the device too. */
 	cap = available - at_most(available, at_least(UINT64_C(256) << 20, total / 64));
-	cap = at_most(cap, gpu->memory_cap ? gpu->memory_cap : at_least(total / 4, UINT64_C(2) << 30));
+	most = gpu->memory_cap ? gpu->memory_cap : at_least(total / 4, UINT64_C(2) << 30);
+	cap = at_most(cap, most);
+	/* What would not fit if all were free is the problem's fault, not the device's. */
 	if (gpu->set + scratch + least > cap)
-		return ft_fail(error, FT_E_UNAVAILABLE,
+		return ft_fail(error, gpu->set + scratch + least > most ? FT_E_BAD_VALUE : FT_E_UNAVAILABLE,
 		        "the problem takes %" PRIu64 " MiB of device memory; %" PRIu64
 		        " MiB may be used (%zu MiB of %zu are free)",
 		        (gpu->set + scratch + least) >> 20, cap >> 20, available >> 20, total >> 20);
@@ -182,7 +184,7 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 	gpu->problem = *sweep->problem;
 	sweep->kernel->tensors(sweep->problem, &gpu->tensors);
 	if (!ft_tensors_known(&gpu->tensors))
-		return ft_fail(error, FT_E_UNAVAILABLE,
+		return ft_fail(error, FT_E_BAD_VALUE,
 		        "this runner knows kernels with one output and one input of the same shape");
 	gpu->index = sweep->device;
 	gpu->traits = gpu->device[sweep->device].traits;
