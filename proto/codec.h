@@ -12,15 +12,15 @@
 
 enum ft_type {
 	FT_TYPE_BOOL,
-	FT_TYPE_INT,      /* int64_t */
-	FT_TYPE_UINT,     /* uint64_t */
-	FT_TYPE_REAL,     /* double */
-	FT_TYPE_TEXT,     /* char[size], terminated */
-	FT_TYPE_BYTES,    /* struct ft_view of binary data, into the message */
-	FT_TYPE_PROBLEM,  /* struct ft_problem */
+	FT_TYPE_INT,     /* int64_t */
+	FT_TYPE_UINT,    /* uint64_t */
+	FT_TYPE_REAL,    /* double */
+	FT_TYPE_TEXT,    /* char[size], terminated */
+	FT_TYPE_BYTES,   /* struct ft_view of binary data, into the message */
+	FT_TYPE_PROBLEM, /* struct ft_problem */
 	FT_TYPE_PROBLEMS, /* struct ft_problem, as a list: lists of one are written, of others the first is read */
-	FT_TYPE_CONFIG,   /* struct ft_config */
-	FT_TYPE_RAW,      /* struct ft_view of any value: lists and maps read with a cursor */
+	FT_TYPE_CONFIG, /* struct ft_config */
+	FT_TYPE_RAW,    /* struct ft_view of any value: lists and maps read with a cursor */
 };
 
 enum { FT_OPTIONAL = 0, FT_REQUIRED = 1 };
