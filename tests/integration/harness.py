@@ -439,6 +439,11 @@ class Daemon:
         """Of flytuned itself, whatever it is wrapped in: wrappers exec it."""
         return self.process.pid
 
+    def await_device(self):
+        """Until the first one was heard: until then lookups count as no miss, and nothing is known of it."""
+        until(lambda: self.status()["devices"][0]["state"] == "ready", "the device is known")
+        return self
+
     def runner_pids(self):
         with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as children:
             return [int(pid) for pid in children.read().split()]

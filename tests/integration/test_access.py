@@ -28,7 +28,7 @@ def open_up(daemon):
     """Lets everybody reach the socket: what is tested is the daemon's own refusal."""
     daemon.short.chmod(0o755)
     daemon.path.chmod(0o666)
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    daemon.await_device()
     return daemon
 
 

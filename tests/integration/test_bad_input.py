@@ -81,7 +81,7 @@ def test_only_devices_that_are_there_are_offered(daemons, runner):
 
 def test_a_kernel_that_the_device_lacks_is_refused_with_those_that_it_has(daemons, runner):
     daemon = daemons(runner).start()
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    daemon.await_device()
     with daemon.peer() as peer, pytest.raises(harness.RpcError) as refusal:
         peer.call("lookup", kernel="layernorm", problem=problem())
     assert refusal.value.error["bound"] == "a kernel of cpu:0: rmsnorm"
@@ -90,7 +90,7 @@ def test_a_kernel_that_the_device_lacks_is_refused_with_those_that_it_has(daemon
 def test_a_runner_without_kernels_is_said_to_have_none(daemons, runner):
     runner.write("at hello lie nokernel")
     daemon = daemons(runner).start()
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    daemon.await_device()
     done = daemon.ctl("lookup", *shape(), as_json=False, check=False)
     assert done.status in (1, 2) and "a kernel of cpu:0, whose runner has none" in done.complaint
 

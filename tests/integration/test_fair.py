@@ -34,7 +34,7 @@ def attacked(daemons, runner, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root, to be two users")
     daemon = daemons(runner, arguments=["--group", "no-such-group", "--jobs-per-user", 200]).start()
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    daemon.await_device()
     ATTACK.JOBS = 100
     ATTACK.prepare(daemon)
     for folder in (tmp_path, *tmp_path.parents[:-2]):

@@ -228,7 +228,7 @@ def test_a_runner_struck_from_outside_costs_no_config(daemons, runner, blow):
 @pytest.mark.parametrize("stage", ["build", "measure"])
 def test_a_machine_that_stood_still_costs_no_config(daemons, stage):
     """Past every deadline; the daemon goes on before its runner has said anything, as it may."""
-    daemon = daemons(arguments=[word for name in ("build", "verify", "measure", "start") for word in ("--deadline", f"{name}={round(12 * harness.PATIENCE)}")] +
+    daemon = daemons(arguments=[word for name in ("build", "verify", "measure", "start") for word in ("--deadline", f"{name}={round(30 * harness.PATIENCE)}")] +
                      ["--budget", harness.LARGE_BUDGET])
     daemon.start()
     with daemon.peer() as peer:
@@ -239,7 +239,7 @@ def test_a_machine_that_stood_still_costs_no_config(daemons, stage):
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         began = time.monotonic()
-        harness.until(lambda: time.monotonic() > began + 14 * harness.PATIENCE, "the deadlines are over")
+        harness.until(lambda: time.monotonic() > began + 33 * harness.PATIENCE, "the deadlines are over")
         os.kill(daemon.pid, signal.SIGCONT)
         # It runs, and has nothing to read.
         daemon.status()

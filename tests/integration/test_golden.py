@@ -40,7 +40,7 @@ def golden(request, daemons, runner, tmp_path):
     state = tmp_path / "state"
     load(request.param, state)
     daemon = daemons(runner, state=state).start()
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is heard")
+    daemon.await_device()
     return daemon, request.param, json.loads((request.param / "expected.json").read_text())
 
 
@@ -137,7 +137,7 @@ def test_a_store_of_format_1_is_refused_with_what_to_do_and_left_as_it_was(daemo
 @pytest.mark.parametrize("folder", OLD, ids=lambda path: path.name)
 def test_what_it_exported_is_imported_with_equal_answers(daemons, runner, folder):
     daemon = daemons(runner).start()
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is heard")
+    daemon.await_device()
     exported = json.loads((folder / "export.json").read_text())["answers"]
     done = daemon.ctl("import", folder / "export.json").json
     assert done["rows"] == done["kept"] == len(exported)

@@ -53,7 +53,7 @@ exec {RUNNER} "$@"
 
 @pytest.fixture
 def gpu(gpus):
-    return gpus()
+    return gpus().await_device()
 
 
 def by_status(trials):

@@ -259,7 +259,7 @@ def test_results_without_a_quota_are_not_served_under_one(daemons):
             limit(group, 100)
             daemon.start()
             assert daemon.lookup(**SMALL)["source"] == "default"
-            until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is probed")
+            daemon.await_device()
             assert units(daemon) == 1
             limit(group, 0)
             until(lambda: daemon.lookup(**SMALL)["source"] == "tuned", "the results are back")

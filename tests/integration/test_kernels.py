@@ -24,7 +24,7 @@ def lookup(daemon, kernel, **fields):
 
 @pytest.fixture
 def daemon(daemons):
-    return daemons(arguments=["--budget", harness.BUDGET]).start()
+    return daemons(arguments=["--budget", harness.BUDGET]).start().await_device()
 
 
 def test_kernels_are_tuned_verified_and_served_beside_each_other(daemon, daemons, tmp_path):

@@ -38,7 +38,7 @@ def metrics(daemon):
 
 
 def known(daemon):
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    daemon.await_device()
     return daemon
 
 

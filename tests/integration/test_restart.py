@@ -136,7 +136,7 @@ class Flood:
 def test_whatever_was_sent_before_the_end_is_answered(daemon):
     """On the wire: the last request that the socket took has its answer, too."""
     config = daemon.lookup()["config"]
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    daemon.await_device()
     looks = [Flood(daemon, number, lambda m: ["lookup", {"kernel": "rmsnorm", "problem": problem(m=m)}])
              for number in range(4)]
     pins = [Flood(daemon, number, lambda m: ["pin", {"kernel": "rmsnorm", "problem": problem(m=m), "config": config}])

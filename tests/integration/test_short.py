@@ -41,7 +41,7 @@ def filled_once(tmp_path_factory):
     folder = tmp_path_factory.mktemp("full")
     daemon = harness.Daemon(folder, runner=harness.BadRunner(folder)).start()
     try:
-        harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+        daemon.await_device()
         daemon.ctl("tune", *shape())
         daemon.lookup(m=4096)
         daemon.ctl("export", folder / "exported")

@@ -111,7 +111,7 @@ def test_an_import_of_which_nothing_serves_says_what_differs(daemon, tmp_path):
 
 def test_the_documented_pipeline_tunes_what_was_missed_on_the_real_runner(daemons):
     daemon = daemons(arguments=["--budget", harness.BUDGET]).start()
-    harness.until(lambda: daemon.status()["devices"][0]["state"] == "ready", "the device is known")
+    daemon.await_device()
     for m in (5, 6):
         daemon.lookup(m=m, n=1024)
     manual = (harness.TOP / "man" / "flytunectl.1.scd").read_text()
