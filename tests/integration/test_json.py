@@ -49,7 +49,7 @@ def test_every_command_prints_what_the_page_says(daemons, runner, tmp_path):
     settings = tmp_path / "flytuned.conf"
     settings.write_text("")
     runner.write("best 3", "wrong 1")  # now: a change while it runs has the device asked for anew
-    daemon = daemons(runner, arguments=["--config", settings]).start()
+    daemon = daemons(runner, arguments=["--config", settings]).start().await_device()
     ask = Asked(daemon)
     listed = subprocess.run([harness.FLYTUNECTL, "--help"], text=True, capture_output=True, check=True).stdout
     listed = {line.split()[0] for line in listed.split("Commands:")[1].split("Options")[0].splitlines() if line.strip()}
