@@ -475,10 +475,8 @@ static struct device *find_stand_in(const struct devices *devices, const char *i
 {
 	for (uint32_t i = 0; i < devices->count; i++) {
 		struct device *device = devices->device[i];
-		size_t length = strlen(device->shown.kind);
 
-		if (device->state != DEVICE_READY && strncmp(device->shown.kind, id, length) == 0 &&
-		        id[length] == ':')
+		if (device->state != DEVICE_READY && options_id_is_of(id, device->shown.kind))
 			return device;
 	}
 	return NULL;

@@ -179,13 +179,6 @@ fail:
 	return -1;
 }
 
-static bool is_of_kind(const struct runner_slot *slot, const char *id)
-{
-	size_t length = strlen(slot->kind);
-
-	return strncmp(slot->kind, id, length) == 0 && id[length] == ':';
-}
-
 /* What the operator wants of this kind and is not among `known`. With no other device that is the reason why there is none. */
 static void note_missing(struct runner_slot *slot, const char *known)
 {
@@ -196,7 +189,7 @@ static void note_missing(struct runner_slot *slot, const char *known)
 		has_any = has_any || devices->device[i]->slot == slot;
 	for (uint32_t i = 0; i < devices->options->device_count && known[0] != '\0'; i++) {
 		const char *wanted = devices->options->device[i];
-		bool found = !is_of_kind(slot, wanted);
+		bool found = !options_id_is_of(wanted, slot->kind);
 		struct ft_error error;
 
 		for (uint32_t k = 0; k < devices->count && !found; k++)
@@ -330,7 +323,7 @@ int devices_add_stand_in(struct runner_slot *slot, enum device_state state, stru
 	device->worker = slot->first;
 	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->kind);
 	for (uint32_t i = options->device_count; i-- > 0;) { /* by the first of it that is wanted */
-		if (is_of_kind(slot, options->device[i]))
+		if (options_id_is_of(options->device[i], slot->kind))
 			memcpy(device->shown.id, options->device[i], sizeof(device->shown.id));
 	}
 	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->kind);

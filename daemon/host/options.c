@@ -76,12 +76,9 @@ bool options_wants(const struct options *options, const char *device_id)
 		return true;
 	for (uint32_t i = 0; i < options->device_count; i++) {
 		const char *wanted = options->device[i];
-		size_t length = strlen(wanted);
 
-		if (strcmp(wanted, device_id) == 0)
-			return true;
-		if (strchr(wanted, ':') == NULL && strncmp(wanted, device_id, length) == 0 &&
-		        device_id[length] == ':')
+		if (strcmp(wanted, device_id) == 0 ||
+		        (strchr(wanted, ':') == NULL && options_id_is_of(device_id, wanted)))
 			return true;
 	}
 	return false;
@@ -89,14 +86,12 @@ bool options_wants(const struct options *options, const char *device_id)
 
 bool options_wants_kind(const struct options *options, const char *kind)
 {
-	size_t length = strlen(kind);
-
 	if (options->device_count == 0)
 		return true;
 	for (uint32_t i = 0; i < options->device_count; i++) {
 		const char *wanted = options->device[i];
 
-		if (strncmp(wanted, kind, length) == 0 && (wanted[length] == '\0' || wanted[length] == ':'))
+		if (strcmp(wanted, kind) == 0 || options_id_is_of(wanted, kind))
 			return true;
 	}
 	return false;

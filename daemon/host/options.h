@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "proto/messages.h"
@@ -77,6 +78,14 @@ bool options_given(const struct options *options, const char *section, const cha
 void options_reload(struct options *options, const struct options *fresh, char *rest, size_t size);
 /* For the reference's test: the name of each setting, NULL past the last one. */
 const char *options_name(size_t index, const char **section);
+
+/* "cuda:1" is of kind "cuda". */
+static inline bool options_id_is_of(const char *id, const char *kind)
+{
+	size_t length = strlen(kind);
+
+	return strncmp(id, kind, length) == 0 && id[length] == ':';
+}
 
 /* -1 if there is no such kind. */
 int options_kind(const char *word);

@@ -408,13 +408,10 @@ uint32_t queue_waiting(const struct queue *queue)
 /* Of the kind of a device that is not here. */
 static const struct device *first_of_kind(const struct devices *devices, const char *id)
 {
-	size_t length = strcspn(id, ":");
-
 	for (uint32_t i = 0; i < devices->count; i++) {
 		const struct device *device = devices->device[i];
 
-		if (device->state == DEVICE_READY && strncmp(device->shown.id, id, length) == 0 &&
-		        device->shown.id[length] == ':')
+		if (device->state == DEVICE_READY && options_id_is_of(id, device->shown.kind))
 			return device;
 	}
 	return NULL;
