@@ -250,17 +250,23 @@ def test_a_machine_that_stood_still_costs_no_config(daemons, stage):
     assert daemon.status()["runner_restarts"] == 0
 
 
+def cancel_at(daemon, job, gate):
+    """The cancel is taken up while the sweep stands at the gate."""
+    cancel = daemon.ctl_start("cancel", job)
+    daemon.heard("audit cancel")
+    gate.release()
+    cancel.communicate(timeout=harness.DEADLINE)
+    assert cancel.returncode == 0
+
+
 def test_a_runner_that_ignores_a_cancel_is_told_of_as_what_it_is(daemons, runner):
     gate = runner.gate("round")
     runner.write(f"at round 2 once gate {gate}", "at round 2 hang")
     daemon = daemons(runner, arguments=["--deadline", "stop=0.5"]).start()
     job = daemon.tune("--no-wait")[0]["job"]
     gate.arrived()
-    cancel = daemon.ctl_start("cancel", job)
-    daemon.heard("audit cancel")
-    gate.release()
-    cancel.communicate(timeout=harness.DEADLINE)
-    assert cancel.returncode == 0 and daemon.ctl("jobs", job).json["jobs"][0]["state"] == "cancelled"
+    cancel_at(daemon, job, gate)
+    assert daemon.ctl("jobs", job).json["jobs"][0]["state"] == "cancelled"
     daemon.heard("runner gone kind=cpu cause=late: it was told to cancel its sweep, and did not within 0.5 s")
 
 
@@ -375,11 +381,7 @@ def test_a_cancelled_job_stays_cancelled_after_kill_9(daemons, runner):
     daemon = daemons(runner).start()
     job = daemon.tune("--no-wait")[0]["job"]
     gate.arrived()
-    cancel = daemon.ctl_start("cancel", job)
-    daemon.heard("audit cancel")
-    gate.release()
-    cancel.communicate(timeout=harness.DEADLINE)
-    assert cancel.returncode == 0
+    cancel_at(daemon, job, gate)
     daemon.kill()
     daemon.start()
     assert daemon.ctl("jobs", job).json["jobs"][0]["state"] == "cancelled"
