@@ -388,7 +388,7 @@ static int run(const struct launch *launch)
 			ahead_ns +=
 			        launch->block == 128 && !launch->function->module->again ? 400000 : 500000;
 		if (cache > 0)
-			ahead_ns += read_over < cache << 20 ? 300000 : 500000;
+			ahead_ns += read_over < cache << 20 ? 6000000 : 10000000;
 		return run_kernel(launch);
 	}
 	if (strcmp(name, "read_all") == 0) {
