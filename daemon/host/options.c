@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/host/config.h"
+#include "daemon/host/config_file.h"
 #include "daemon/host/log.h"
 
 const char *const options_kinds[OPTIONS_KINDS] = {"hip", "cuda", "cpu"};
@@ -553,7 +553,7 @@ static int set_read(
 
 int options_read(struct options *options, const char *path, struct ft_error *error)
 {
-	if (config_read(&path, set_read, options, error) != 0)
+	if (config_file_read(&path, set_read, options, error) != 0)
 		return -1;
 	if (path != NULL)
 		(void)snprintf(options->config, sizeof(options->config), "%s", path);

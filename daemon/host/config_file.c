@@ -1,4 +1,4 @@
-#include "daemon/host/config.h"
+#include "daemon/host/config_file.h"
 
 #include <errno.h>
 #include <ini.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct reading {
-	config_set set;
+	config_file_set set;
 	void *data;
 	const char *path;
 	FILE *file;
@@ -66,7 +66,7 @@ static char *next_line(char *text, int size, void *stream)
 	return text;
 }
 
-int config_read(const char **path, config_set set, void *data, struct ft_error *error)
+int config_file_read(const char **path, config_file_set set, void *data, struct ft_error *error)
 {
 	struct reading reading = {.set = set, .data = data, .error = error};
 	struct ft_error fault = {0};
