@@ -38,7 +38,7 @@ struct daemon {
 	int argc;
 	char **argv;
 	struct log log;
-	struct options options;
+	struct settings settings;
 	struct access access;
 	struct notify notify;
 	int listener;   /* the socket that was handed over; -1: none */
@@ -181,17 +181,17 @@ static void reload_begins(void *data)
 	notify_send(&daemon->notify, lines);
 }
 
-static void reloaded(void *data, const struct options *options, const struct access *access)
+static void reloaded(void *data, const struct settings *settings, const struct access *access)
 {
 	struct daemon *daemon = data;
 	char rest[512];
 
-	if (options != NULL) {
-		options_reload(&daemon->options, options, rest, sizeof(rest));
-		daemon->log.level = daemon->options.log_level;
+	if (settings != NULL) {
+		settings_reload(&daemon->settings, settings, rest, sizeof(rest));
+		daemon->log.level = daemon->settings.log_level;
 		daemon->access = *access;
 		log_line(&daemon->log, LOG_LEVEL_NOTICE, "configuration reloaded file=%s%s%s",
-		        options->config[0] != '\0' ? options->config : "none",
+		        settings->config[0] != '\0' ? settings->config : "none",
 		        rest[0] != '\0' ? "; not before a restart: " : "", rest);
 	}
 	if (daemon->has_background) /* what answers them is there */
@@ -208,7 +208,7 @@ static bool look_at_state(void *data)
 	if (daemon->stopping)
 		return true;
 	store_look(daemon->store);
-	(void)snprintf(code, sizeof(code), "%s/code", daemon->options.state_dir);
+	(void)snprintf(code, sizeof(code), "%s/code", daemon->settings.state_dir);
 	return mkdir(code, 0700) == 0 || errno == EEXIST;
 }
 
@@ -458,8 +458,8 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	struct store_limits limits = store_limits_usual;
 	struct store_options store_options = {
 	        .limits = &limits,
-	        .directory = daemon->options.state_dir,
-	        .map_bytes = daemon->options.map_bytes,
+	        .directory = daemon->settings.state_dir,
+	        .map_bytes = daemon->settings.map_bytes,
 	        .log = store_logs,
 	        .log_data = &daemon->log,
 	        .publish = publish_answer,
@@ -490,31 +490,31 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		        "a sandbox refuses set_robust_list: clients would not see this daemon die, so they "
 		        "keep no answers and "
 		        "ask for each");
-	limits.history_ns = daemon->options.history_days * 86400 * 1000000000;
-	limits.history_rows = (uint32_t)daemon->options.history_answers;
+	limits.history_ns = daemon->settings.history_days * 86400 * 1000000000;
+	limits.history_rows = (uint32_t)daemon->settings.history_answers;
 	if (store_open(&daemon->store, &daemon->loop, &store_options, error) != 0)
 		return -1;
 	board_tell_generation(&daemon->board, store_generation(daemon->store));
 	faulted_store = daemon->store;
 	process_watch_faults(mark_store);
 	if (!look_at_state(daemon))
-		return ft_fail_errno(error, errno, "cannot make %s/code", daemon->options.state_dir);
-	watch_start(&daemon->state_watch, &daemon->loop, daemon->options.state_dir, look_at_state, daemon);
+		return ft_fail_errno(error, errno, "cannot make %s/code", daemon->settings.state_dir);
+	watch_start(&daemon->state_watch, &daemon->loop, daemon->settings.state_dir, look_at_state, daemon);
 	daemon->has_devices = true;
-	if (devices_init(&daemon->devices, &daemon->loop, &daemon->log, &daemon->options, daemon->store,
+	if (devices_init(&daemon->devices, &daemon->loop, &daemon->log, &daemon->settings, daemon->store,
 	            &devices_events, daemon, error) != 0)
 		return -1;
 	daemon->has_server = true;
-	if (server_init(&daemon->server, &daemon->loop, &daemon->log, &daemon->options, &daemon->access,
+	if (server_init(&daemon->server, &daemon->loop, &daemon->log, &daemon->settings, &daemon->access,
 	            descriptor, &server_events, daemon, error) != 0)
 		return -1;
 	if (background_init(&daemon->background, &daemon->loop, &daemon->devices, &daemon->queue,
-	            daemon->store, &daemon->log, &daemon->options, error) != 0)
+	            daemon->store, &daemon->log, &daemon->settings, error) != 0)
 		return -1;
 	daemon->has_background = true;
 	const struct context parts = {
 	        .log = &daemon->log,
-	        .options = &daemon->options,
+	        .settings = &daemon->settings,
 	        .access = &daemon->access,
 	        .store = daemon->store,
 	        .devices = &daemon->devices,
@@ -527,7 +527,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	if (methods_init(&daemon->methods, &parts, error) != 0)
 		return -1;
 	if (queue_init(&daemon->queue, &daemon->loop, &daemon->devices, daemon->store, &daemon->log,
-	            &daemon->options, &queue_events, daemon, error) != 0)
+	            &daemon->settings, &queue_events, daemon, error) != 0)
 		return -1;
 	daemon->has_queue = true;
 	background_settled(&daemon->background, NULL); /* devices that were known need not be heard */
@@ -536,18 +536,18 @@ static int start(struct daemon *daemon, struct ft_error *error)
 		        daemon->notify.watchdog_ns / 2000000);
 	log_line(&daemon->log, LOG_LEVEL_INFO,
 	        "ready version=%s pid=%d socket=%s state_dir=%s store=%s generation=%" PRIu64,
-	        FLYTUNE_VERSION, (int)getpid(), daemon->options.socket, daemon->options.state_dir,
+	        FLYTUNE_VERSION, (int)getpid(), daemon->settings.socket, daemon->settings.state_dir,
 	        store_uuid(daemon->store), store_generation(daemon->store));
 	notify_send(&daemon->notify, "READY=1\nSTATUS=Serving lookups");
 	return 0;
 }
 
-static int check_store(const struct options *options)
+static int check_store(const struct settings *settings)
 {
 	struct ft_error error;
 	char report[1024];
 
-	if (store_check(options->state_dir, report, sizeof(report), &error) != 0) {
+	if (store_check(settings->state_dir, report, sizeof(report), &error) != 0) {
 		(void)fprintf(stderr, "flytuned: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
@@ -567,7 +567,7 @@ static int live(struct daemon *daemon)
 	daemon->reload = (struct reload){
 	        .loop = &daemon->loop,
 	        .log = &daemon->log,
-	        .options = &daemon->options,
+	        .settings = &daemon->settings,
 	        .argc = daemon->argc,
 	        .argv = daemon->argv,
 	        .begins = reload_begins,
@@ -626,36 +626,36 @@ static int run(int argc, char **argv)
 	daemon->argv = argv;
 	daemon->notify.socket = -1;
 	daemon->listener = -1;
-	switch (options_parse(&daemon->options, argc, argv, &error)) {
-	case OPTIONS_DONE:
+	switch (settings_parse(&daemon->settings, argc, argv, &error)) {
+	case SETTINGS_DONE:
 		free(daemon);
 		return EXIT_SUCCESS;
-	case OPTIONS_BAD:
+	case SETTINGS_BAD:
 		(void)fprintf(stderr, "flytuned: %s\n", error.message);
 		free(daemon);
 		return EXIT_BAD_USAGE;
-	case OPTIONS_CHECK_STORE:
-		status = check_store(&daemon->options);
+	case SETTINGS_CHECK_STORE:
+		status = check_store(&daemon->settings);
 		free(daemon);
 		return status;
-	case OPTIONS_CHECK_CONFIG:
-		status = check_print(&daemon->options) > 0 ? EXIT_BAD_USAGE : EXIT_SUCCESS;
+	case SETTINGS_CHECK_CONFIG:
+		status = check_print(&daemon->settings) > 0 ? EXIT_BAD_USAGE : EXIT_SUCCESS;
 		free(daemon);
 		return status;
-	case OPTIONS_RUN:
+	case SETTINGS_RUN:
 		break;
 	}
-	if (!log_init(&daemon->log, daemon->options.log_level, log_waits, daemon)) {
+	if (!log_init(&daemon->log, daemon->settings.log_level, log_waits, daemon)) {
 		(void)fputs(no_memory, stderr);
 		free(daemon);
 		return EXIT_FAILURE;
 	}
-	access_init(&daemon->access, &daemon->options);
-	(void)check_host(&daemon->options, log_fault, &daemon->log);
+	access_init(&daemon->access, &daemon->settings);
+	(void)check_host(&daemon->settings, log_fault, &daemon->log);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the store, as a full disk is */
 	(void)umask(0077);
-	process_raise_descriptors(&daemon->options.descriptors);
+	process_raise_descriptors(&daemon->settings.descriptors);
 	do
 		status = live(daemon);
 	while (status == EXIT_SUCCESS && daemon->again);

@@ -308,12 +308,12 @@ static int slot_init(struct runner_slot *slot, struct devices *devices, int kind
 
 	slot->devices = devices;
 	ft_writer_init_growing(&slot->note, ft_bounds_large.bytes);
-	slot->kind = options_kinds[kind];
-	slot->path = devices->options->runner[kind];
+	slot->kind = settings_kinds[kind];
+	slot->path = devices->settings->runner[kind];
 	slot->first = worker_new(slot, &runner_events, error);
 	if (slot->first == NULL)
 		return -1;
-	slot->wanted = options_wants_kind(devices->options, options_kinds[kind]);
+	slot->wanted = settings_wants_kind(devices->settings, settings_kinds[kind]);
 	slot->signs = look_for_signs(slot, &any);
 	if (slot->wanted && !has_program(slot))
 		log_line(devices->log, LOG_LEVEL_NOTICE, "no device kind=%s: %s", slot->kind, slot->reason);
@@ -328,13 +328,13 @@ static int slot_init(struct runner_slot *slot, struct devices *devices, int kind
 }
 
 int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log,
-        const struct options *options, struct store *store, const struct devices_events *events, void *data,
+        const struct settings *settings, struct store *store, const struct devices_events *events, void *data,
         struct ft_error *error)
 {
 	*devices = (struct devices){
 	        .loop = loop,
 	        .log = log,
-	        .options = options,
+	        .settings = settings,
 	        .store = store,
 	        .events = events,
 	        .data = data,
@@ -343,11 +343,11 @@ int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log
 	(void)uv_timer_init(loop, &devices->watch);
 	devices->watch.data = devices;
 	devices->has_watch = true;
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
 		if (slot_init(&devices->slot[kind], devices, kind, error) != 0)
 			return -1;
 	}
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
 		if (devices->slot[kind].probing)
 			runner_start(&devices->slot[kind].first->runner);
 	}
@@ -382,7 +382,7 @@ void devices_look_now(struct devices *devices)
 	devices->look_at_ms = uv_now(devices->loop) + LOOK_MS;
 	if (!can_look())
 		return;
-	for (int kind = 0; kind < OPTIONS_KINDS && !devices->closing; kind++) {
+	for (int kind = 0; kind < SETTINGS_KINDS && !devices->closing; kind++) {
 		struct runner_slot *slot = &devices->slot[kind];
 		bool any;
 
@@ -417,7 +417,7 @@ void devices_watch(struct devices *devices, bool watch)
 
 void devices_ask_again(struct devices *devices)
 {
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
 		struct runner_slot *slot = &devices->slot[kind];
 
 		if (!slot->wanted || slot->probing || has_device(slot, false))
@@ -444,7 +444,7 @@ void devices_stop(struct devices *devices, bool hurry)
 
 bool devices_idle(const struct devices *devices)
 {
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
 		if (slot_runs(&devices->slot[kind]))
 			return false;
 	}
@@ -453,7 +453,7 @@ bool devices_idle(const struct devices *devices)
 
 void devices_free(struct devices *devices)
 {
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++)
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++)
 		ft_writer_free(&devices->slot[kind].note);
 	workers_close(devices);
 	for (uint32_t i = 0; i < devices->count; i++)
@@ -463,7 +463,7 @@ void devices_free(struct devices *devices)
 
 bool devices_probing(const struct devices *devices)
 {
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
 		if (devices->slot[kind].probing)
 			return true;
 	}
@@ -476,7 +476,7 @@ static struct device *find_stand_in(const struct devices *devices, const char *i
 	for (uint32_t i = 0; i < devices->count; i++) {
 		struct device *device = devices->device[i];
 
-		if (device->state != DEVICE_READY && options_id_is_of(id, device->shown.kind))
+		if (device->state != DEVICE_READY && settings_id_is_of(id, device->shown.kind))
 			return device;
 	}
 	return NULL;

@@ -106,13 +106,13 @@ struct devices_events {
 struct devices {
 	uv_loop_t *loop;
 	const struct log *log;
-	const struct options *options;
+	const struct settings *settings;
 	struct store *store;
 	const struct devices_events *events;
 	void *data;
-	struct runner_slot slot[OPTIONS_KINDS];
+	struct runner_slot slot[SETTINGS_KINDS];
 	uint32_t count;
-	struct device *device[DEVICES_MAX]; /* in the order of options_kinds */
+	struct device *device[DEVICES_MAX]; /* in the order of settings_kinds */
 	uint32_t worker_count;
 	struct worker *worker[WORKERS_MAX];
 	uint64_t fixed;      /* facts that hold as long as the daemon runs */
@@ -124,7 +124,7 @@ struct devices {
 
 /* Adopts what the store still knows; asks the other runners. */
 int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log,
-        const struct options *options, struct store *store, const struct devices_events *events, void *data,
+        const struct settings *settings, struct store *store, const struct devices_events *events, void *data,
         struct ft_error *error);
 /* Lets runners go (kills them with `hurry`); `devices_idle` says when all are gone. */
 void devices_stop(struct devices *devices, bool hurry);

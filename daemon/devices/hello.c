@@ -123,7 +123,7 @@ static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_r
 	struct device *device;
 	uint32_t count;
 
-	if (!options_wants(devices->options, said->id))
+	if (!settings_wants(devices->settings, said->id))
 		return 0;
 	if (strcmp(said->kind, slot->kind) != 0)
 		return ft_fail_field(error, FT_E_BAD_VALUE, "kind", said->kind, slot->kind);
@@ -187,9 +187,9 @@ static void note_missing(struct runner_slot *slot, const char *known)
 
 	for (uint32_t i = 0; i < devices->count; i++)
 		has_any = has_any || devices->device[i]->slot == slot;
-	for (uint32_t i = 0; i < devices->options->device_count && known[0] != '\0'; i++) {
-		const char *wanted = devices->options->device[i];
-		bool found = !options_id_is_of(wanted, slot->kind);
+	for (uint32_t i = 0; i < devices->settings->device_count && known[0] != '\0'; i++) {
+		const char *wanted = devices->settings->device[i];
+		bool found = !settings_id_is_of(wanted, slot->kind);
 		struct ft_error error;
 
 		for (uint32_t k = 0; k < devices->count && !found; k++)
@@ -313,7 +313,7 @@ int devices_adopt(struct runner_slot *slot, const struct ft_runner_hello_reply *
 
 int devices_add_stand_in(struct runner_slot *slot, enum device_state state, struct ft_error *error)
 {
-	const struct options *options = slot->devices->options;
+	const struct settings *settings = slot->devices->settings;
 	struct device *device = calloc(1, sizeof(*device));
 
 	if (device == NULL)
@@ -322,9 +322,9 @@ int devices_add_stand_in(struct runner_slot *slot, enum device_state state, stru
 	device->slot = slot;
 	device->worker = slot->first;
 	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->kind);
-	for (uint32_t i = options->device_count; i-- > 0;) { /* by the first of it that is wanted */
-		if (options_id_is_of(options->device[i], slot->kind))
-			memcpy(device->shown.id, options->device[i], sizeof(device->shown.id));
+	for (uint32_t i = settings->device_count; i-- > 0;) { /* by the first of it that is wanted */
+		if (settings_id_is_of(settings->device[i], slot->kind))
+			memcpy(device->shown.id, settings->device[i], sizeof(device->shown.id));
 	}
 	(void)snprintf(device->shown.kind, sizeof(device->shown.kind), "%s", slot->kind);
 	ft_traits_guess(slot->kind, &device->traits);

@@ -77,22 +77,22 @@ static void go(struct runner *runner, enum runner_state next)
 
 static void deadline_passed(void *data);
 
-int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log, const struct options *options,
-        const char *kind, const char *path, const struct runner_events *events, void *data,
-        struct ft_error *error)
+int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log,
+        const struct settings *settings, const char *kind, const char *path,
+        const struct runner_events *events, void *data, struct ft_error *error)
 {
 	int status;
 
 	*runner = (struct runner){
 	        .loop = loop,
 	        .log = log,
-	        .options = options,
+	        .settings = settings,
 	        .kind = kind,
 	        .path = path,
 	        .events = events,
 	        .data = data,
 	};
-	(void)snprintf(runner->code_dir, sizeof(runner->code_dir), "%s/code", options->state_dir);
+	(void)snprintf(runner->code_dir, sizeof(runner->code_dir), "%s/code", settings->state_dir);
 	status = deadline_init(&runner->deadline, loop, deadline_passed, runner);
 	if (status == 0)
 		status = uv_timer_init(loop, &runner->idle);
@@ -188,22 +188,22 @@ static void deadline_passed(void *data)
 
 	if (runner->cancelling)
 		runner_kill(runner, RUNNER_LATE, "it was told to cancel its sweep, and did not within %.3g s",
-		        (double)runner->options->deadline_ns[STAGE_STOP] / 1e9);
+		        (double)runner->settings->deadline_ns[STAGE_STOP] / 1e9);
 	else if (runner->stage == STAGE_STOP)
 		runner_kill(runner, RUNNER_DIED, "it closed its socket and did not end within %.3g s",
-		        (double)runner->options->deadline_ns[STAGE_STOP] / 1e9);
+		        (double)runner->settings->deadline_ns[STAGE_STOP] / 1e9);
 	else
 		runner_kill(runner, RUNNER_LATE, "it did not answer within %.3g s (stage %s)",
-		        (double)runner->options->deadline_ns[runner->stage] / 1e9,
-		        options_stage_word(runner->stage));
+		        (double)runner->settings->deadline_ns[runner->stage] / 1e9,
+		        settings_stage_word(runner->stage));
 }
 
-void runner_expect(struct runner *runner, enum options_stage stage)
+void runner_expect(struct runner *runner, enum settings_stage stage)
 {
 	runner->stage = stage;
 	runner->cancelling = false;
 	(void)uv_timer_stop(&runner->idle);
-	deadline_start(&runner->deadline, timer_ms(runner->options->deadline_ns[stage]));
+	deadline_start(&runner->deadline, timer_ms(runner->settings->deadline_ns[stage]));
 }
 
 static void idle_over(uv_timer_t *timer)
@@ -216,7 +216,7 @@ void runner_rest(struct runner *runner)
 	if (runner->state != RUNNER_READY)
 		return;
 	deadline_stop(&runner->deadline);
-	timer_start(&runner->idle, idle_over, timer_ms(runner->options->runner_idle_ns));
+	timer_start(&runner->idle, idle_over, timer_ms(runner->settings->runner_idle_ns));
 }
 
 void runner_release(struct runner *runner)
@@ -422,7 +422,7 @@ static struct outgoing *outgoing_new(struct runner *runner)
 }
 
 void runner_ask(struct runner *runner, const char *method, const struct ft_message *message, const void *body,
-        enum options_stage stage, runner_reply reply, void *data)
+        enum settings_stage stage, runner_reply reply, void *data)
 {
 	struct outgoing *outgoing;
 
@@ -484,7 +484,7 @@ static void say_hello(struct runner *runner)
 	struct ft_runner_hello_request hello = {
 	        .min = FT_RUNNER_PROTOCOL_MIN,
 	        .max = FT_RUNNER_PROTOCOL_MAX,
-	        .memory_cap = runner->options->memory_cap,
+	        .memory_cap = runner->settings->memory_cap,
 	};
 
 	if (strlen(runner->code_dir) < sizeof(hello.code_dir))
@@ -594,8 +594,8 @@ void runner_start(struct runner *runner)
 		return;
 	}
 	/* The daemon raised its own limit for its clients; a runner gets back what the daemon was given. */
-	if (runner->options->descriptors.rlim_cur > 0)
-		(void)prlimit(runner->process.pid, RLIMIT_NOFILE, &runner->options->descriptors, NULL);
+	if (runner->settings->descriptors.rlim_cur > 0)
+		(void)prlimit(runner->process.pid, RLIMIT_NOFILE, &runner->settings->descriptors, NULL);
 	/* The loop's right to go first (priority.h) is none of theirs. */
 	(void)prlimit(runner->process.pid, RLIMIT_NICE, &(struct rlimit){0, 0}, NULL);
 	offer_to_the_kernel(runner);

@@ -14,7 +14,7 @@
 #include "daemon/devices/runner_state.h"
 #include "daemon/host/deadline.h"
 #include "daemon/host/log.h"
-#include "daemon/host/options.h"
+#include "daemon/host/settings.h"
 #include "proto/inbox.h"
 
 struct runner;
@@ -41,7 +41,7 @@ typedef void (*runner_reply)(void *data, struct ft_view reply, const struct ft_e
 struct runner {
 	uv_loop_t *loop;
 	const struct log *log;
-	const struct options *options;
+	const struct settings *settings;
 	const struct runner_events *events;
 	void *data;
 	const char *kind;
@@ -56,8 +56,8 @@ struct runner {
 	unsigned open;            /* handles of this start that are not closed yet */
 	bool reaped;
 	void (*closed)(void *data);
-	enum options_stage stage; /* whose deadline runs */
-	bool cancelling;          /* it is the one for a sweep that was cancelled */
+	enum settings_stage stage; /* whose deadline runs */
+	bool cancelling;           /* it is the one for a sweep that was cancelled */
 	enum runner_cause cause;
 	bool blamed; /* cause and why are set */
 	struct ft_error why;
@@ -68,20 +68,20 @@ struct runner {
 	uint64_t starts; /* for the figures */
 };
 
-int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log, const struct options *options,
-        const char *kind, const char *path, const struct runner_events *events, void *data,
-        struct ft_error *error);
+int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log,
+        const struct settings *settings, const char *kind, const char *path,
+        const struct runner_events *events, void *data, struct ft_error *error);
 /* Starts the process and says hello, if it is off. Failure to start is told through `gone`, later. */
 void runner_start(struct runner *runner);
 /* Asks; the answer comes to `reply`, unless the runner is gone first. Only when ready and nothing is open. */
 void runner_ask(struct runner *runner, const char *method, const struct ft_message *message, const void *body,
-        enum options_stage stage, runner_reply reply, void *data);
+        enum settings_stage stage, runner_reply reply, void *data);
 void runner_tell(
         struct runner *runner, const char *method, const struct ft_message *message, const void *body);
 /* Tells it to end its sweep, for which it has the deadline for stopping. */
 void runner_cancel(struct runner *runner, uint64_t job);
 /* The deadline of a stage starts anew. */
-void runner_expect(struct runner *runner, enum options_stage stage);
+void runner_expect(struct runner *runner, enum settings_stage stage);
 /* No work: it is let go after the idle time. */
 void runner_rest(struct runner *runner);
 /* Kills it at once. */

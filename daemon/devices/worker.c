@@ -23,7 +23,7 @@ struct worker *worker_new(
 		(void)ft_fail(error, FT_E_MEMORY, "no memory for a device's runner");
 		return NULL;
 	}
-	if (runner_init(&worker->runner, devices->loop, devices->log, devices->options, slot->kind,
+	if (runner_init(&worker->runner, devices->loop, devices->log, devices->settings, slot->kind,
 	            slot->path, events, worker, error) != 0) {
 		free(worker);
 		return NULL;

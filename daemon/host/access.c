@@ -19,10 +19,10 @@ static void find_group(struct access_group *group, const char *name)
 	group->id = found != NULL ? found->gr_gid : (gid_t)-1;
 }
 
-void access_init(struct access *access, const struct options *options)
+void access_init(struct access *access, const struct settings *settings)
 {
-	find_group(&access->members, options->group);
-	find_group(&access->admins, options->admin_group);
+	find_group(&access->members, settings->group);
+	find_group(&access->admins, settings->admin_group);
 	endgrent();
 }
 

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#include "daemon/host/options.h"
+#include "daemon/host/settings.h"
 
 enum access_level { ACCESS_ANYONE, ACCESS_MEMBER, ACCESS_ADMIN };
 
@@ -22,7 +22,7 @@ struct access {
 };
 
 /* Asks the host's user database for the groups, so it may wait: not for a loop that serves. By one thread at a time. */
-void access_init(struct access *access, const struct options *options);
+void access_init(struct access *access, const struct settings *settings);
 /* What the peer of a socket may. */
 enum access_level access_of(const struct access *access, int descriptor, uint32_t user, uint32_t group);
 /* Fails, with what is missing, unless `has` is enough for `needs`. */

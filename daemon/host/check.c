@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 struct checking {
-	const struct options *options;
+	const struct settings *settings;
 	void (*tell)(void *data, const struct ft_error *fault);
 	void *data;
 	unsigned faults;
@@ -52,10 +52,10 @@ static bool stands_in_directory(const char *path)
 
 static void check_state_directory(struct checking *checking)
 {
-	const char *path = checking->options->state_dir;
+	const char *path = checking->settings->state_dir;
 	struct stat facts;
 
-	if (!options_given(checking->options, "daemon", "state_dir"))
+	if (!settings_given(checking->settings, "daemon", "state_dir"))
 		return;
 	if (stat(path, &facts) == 0 && !S_ISDIR(facts.st_mode))
 		blame(checking, "daemon", "state_dir", path, "a directory");
@@ -69,41 +69,41 @@ static void check_state_directory(struct checking *checking)
 
 static void check_parent(struct checking *checking, const char *section, const char *key, const char *path)
 {
-	if (options_given(checking->options, section, key) && !stands_in_directory(path))
+	if (settings_given(checking->settings, section, key) && !stands_in_directory(path))
 		blame(checking, section, key, path, "in a directory that is there");
 }
 
 static void check_group(struct checking *checking, const char *key, const char *name)
 {
-	if (options_given(checking->options, "daemon", key) && getgrnam(name) == NULL)
+	if (settings_given(checking->settings, "daemon", key) && getgrnam(name) == NULL)
 		blame(checking, "daemon", key, name, "a group of this host");
 }
 
 /* One that was not set counts only where its kind of device was named. */
 static void check_runner(struct checking *checking, int kind)
 {
-	const struct options *options = checking->options;
-	const char *path = options->runner[kind];
+	const struct settings *settings = checking->settings;
+	const char *path = settings->runner[kind];
 	struct stat facts;
 
-	if (!options_wants_kind(options, options_kinds[kind]) ||
-	        (options->device_count == 0 && !options_given(options, "runner", options_kinds[kind])))
+	if (!settings_wants_kind(settings, settings_kinds[kind]) ||
+	        (settings->device_count == 0 && !settings_given(settings, "runner", settings_kinds[kind])))
 		return;
 	if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode) || access(path, X_OK) != 0)
-		blame(checking, "runner", options_kinds[kind], path, "a program that can be run");
+		blame(checking, "runner", settings_kinds[kind], path, "a program that can be run");
 }
 
 unsigned check_host(
-        const struct options *options, void (*tell)(void *data, const struct ft_error *fault), void *data)
+        const struct settings *settings, void (*tell)(void *data, const struct ft_error *fault), void *data)
 {
-	struct checking checking = {.options = options, .tell = tell, .data = data};
+	struct checking checking = {.settings = settings, .tell = tell, .data = data};
 
-	check_parent(&checking, "daemon", "socket", options->socket);
+	check_parent(&checking, "daemon", "socket", settings->socket);
 	check_state_directory(&checking);
-	check_group(&checking, "group", options->group);
-	check_group(&checking, "admin_group", options->admin_group);
+	check_group(&checking, "group", settings->group);
+	check_group(&checking, "admin_group", settings->admin_group);
 	endgrent();
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++)
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++)
 		check_runner(&checking, kind);
 	return checking.faults;
 }
@@ -113,16 +113,16 @@ static void print_fault(void *data, const struct ft_error *fault)
 	(void)fprintf(stderr, "flytuned: %s%s\n", (const char *)data, fault->message);
 }
 
-unsigned check_print(const struct options *options)
+unsigned check_print(const struct settings *settings)
 {
-	char place[sizeof(options->config) + 4] = "";
+	char place[sizeof(settings->config) + 4] = "";
 	unsigned faults;
 
-	if (options->config[0] != '\0')
-		(void)snprintf(place, sizeof(place), "%s: ", options->config);
-	faults = check_host(options, print_fault, place);
+	if (settings->config[0] != '\0')
+		(void)snprintf(place, sizeof(place), "%s: ", settings->config);
+	faults = check_host(settings, print_fault, place);
 	if (faults == 0)
 		(void)printf("%s: no fault found\n",
-		        options->config[0] != '\0' ? options->config : "no configuration file");
+		        settings->config[0] != '\0' ? settings->config : "no configuration file");
 	return faults;
 }

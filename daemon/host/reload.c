@@ -11,7 +11,7 @@ enum { FAULTS_MAX = 8 };
 struct question {
 	uv_work_t work;
 	struct reload *reload;
-	struct options *options;
+	struct settings *settings;
 	struct access access;
 	unsigned faults;
 	struct ft_error fault[FAULTS_MAX];
@@ -42,16 +42,16 @@ static void ask_host(uv_work_t *work)
 {
 	struct question *question = work->data;
 
-	access_init(&question->access, question->options);
-	(void)check_host(question->options, keep_fault, question);
+	access_init(&question->access, question->settings);
+	(void)check_host(question->settings, keep_fault, question);
 	/* What the daemon runs with in spite of a fault is no reason to refuse the rest. */
-	(void)check_host(question->reload->options, drop_fault, question);
+	(void)check_host(question->reload->settings, drop_fault, question);
 }
 
 static void question_free(struct question *question)
 {
 	if (question != NULL)
-		free(question->options);
+		free(question->settings);
 	free(question);
 }
 
@@ -68,7 +68,7 @@ static void host_asked(uv_work_t *work, int status)
 			log_line(reload->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s",
 			        question->fault[i].message);
 		if (question->faults == 0)
-			reload->ended(reload->data, question->options, &question->access);
+			reload->ended(reload->data, question->settings, &question->access);
 		else
 			reload->ended(reload->data, NULL, NULL);
 	}
@@ -90,12 +90,12 @@ void reload_begin(struct reload *reload)
 	if (question != NULL) {
 		question->reload = reload;
 		question->work.data = question;
-		question->options = malloc(sizeof(*question->options));
+		question->settings = malloc(sizeof(*question->settings));
 	}
 	reload->begins(reload->data);
-	if (question == NULL || question->options == NULL)
+	if (question == NULL || question->settings == NULL)
 		log_line(reload->log, LOG_LEVEL_ERROR, "configuration not reloaded: no memory");
-	else if (options_parse(question->options, reload->argc, reload->argv, &error) == OPTIONS_BAD)
+	else if (settings_parse(question->settings, reload->argc, reload->argv, &error) == SETTINGS_BAD)
 		log_line(reload->log, LOG_LEVEL_ERROR, "configuration not reloaded: %s", error.message);
 	else if (uv_queue_work(reload->loop, &question->work, ask_host, host_asked) == 0)
 		reload->asking = true;

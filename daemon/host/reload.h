@@ -11,12 +11,12 @@
 struct reload {
 	uv_loop_t *loop;
 	const struct log *log;
-	const struct options *options; /* in force */
+	const struct settings *settings; /* in force */
 	int argc;
 	char **argv;
 	void (*begins)(void *data);
 	/* NULL, both: nothing is to change. */
-	void (*ended)(void *data, const struct options *options, const struct access *access);
+	void (*ended)(void *data, const struct settings *settings, const struct access *access);
 	void *data;
 
 	bool asking;  /* the host; else nothing is under way */

@@ -27,8 +27,8 @@ static void go(struct background *background);
 
 static bool is_off(const struct background *background)
 {
-	return background->stopping || background->options->background == OPTIONS_BACKGROUND_OFF ||
-	        background->options->background_queue == 0;
+	return background->stopping || background->settings->background == SETTINGS_BACKGROUND_OFF ||
+	        background->settings->background_queue == 0;
 }
 
 /* ---- candidates ---- */
@@ -138,7 +138,7 @@ static struct pace *pace_of(struct background *background, struct worker *worker
 /* It is left alone for a while; others go on. */
 static void pause_worker(struct pace *pace)
 {
-	backoff_lengthen(&pace->pause, pace->background->options->background_wait_ns, away_max_ns);
+	backoff_lengthen(&pace->pause, pace->background->settings->background_wait_ns, away_max_ns);
 }
 
 /* Whether its device is here and like this one, and none works on it; one whose device is not stays until it is heard
@@ -188,7 +188,7 @@ static struct candidate *add(struct background *background, const struct store_k
 {
 	struct candidate *candidate;
 
-	if (background->count == background->options->background_queue) {
+	if (background->count == background->settings->background_queue) {
 		candidate = least(background);
 		background->dropped++;
 		if (!is_idle(candidate) && candidate->asked >= asked)
@@ -235,7 +235,7 @@ static void time_to_look(uv_timer_t *timer)
 
 static void rest(struct pace *pace)
 {
-	pace->rest_ns = ft_monotonic_ns() + pace->background->options->background_wait_ns;
+	pace->rest_ns = ft_monotonic_ns() + pace->background->settings->background_wait_ns;
 	pace->calm_ns = 0;
 }
 
@@ -281,7 +281,7 @@ static void load_told(void *data, struct ft_view body, const struct ft_error *fa
 		load = (struct ft_load_reply){0};
 	runner_rest(&pace->worker->runner);
 	pace->pause = (struct backoff){0};
-	if (load.known && load.percent > background->options->background_load) {
+	if (load.known && load.percent > background->settings->background_load) {
 		log_line(background->log, LOG_LEVEL_DEBUG, "background waits device=%s load=%" PRIu64 "%%",
 		        pace->worker->device, load.percent);
 		rest(pace);
@@ -301,7 +301,7 @@ static bool is_calm(struct pace *pace, const struct device *device)
 	bool ready = runner->state == RUNNER_READY;
 
 	if (ready &&
-	        (pace->background->options->background == OPTIONS_BACKGROUND_ALWAYS ||
+	        (pace->background->settings->background == SETTINGS_BACKGROUND_ALWAYS ||
 	                ft_monotonic_ns() < pace->calm_ns))
 		return true;
 	pace->wanted = true;
@@ -440,7 +440,7 @@ void background_swept(struct background *background, const struct target *target
 	if (strcmp(job->state, "done") != 0) {
 		if (candidate != NULL)
 			backoff_lengthen(&candidate->pause,
-			        FAILED_FIRST * background->options->background_wait_ns, failed_max_ns);
+			        FAILED_FIRST * background->settings->background_wait_ns, failed_max_ns);
 		background->least = NULL;
 		return;
 	}
@@ -533,7 +533,7 @@ const char *background_state(const struct background *background)
 }
 
 int background_init(struct background *background, uv_loop_t *loop, struct devices *devices,
-        struct queue *queue, struct store *store, const struct log *log, const struct options *options,
+        struct queue *queue, struct store *store, const struct log *log, const struct settings *settings,
         struct ft_error *error)
 {
 	*background = (struct background){
@@ -541,9 +541,9 @@ int background_init(struct background *background, uv_loop_t *loop, struct devic
 	        .queue = queue,
 	        .store = store,
 	        .log = log,
-	        .options = options,
-	        .candidate = calloc(options->background_queue + 1, sizeof(*background->candidate)),
-	        .tag = calloc(options->background_queue + 1, sizeof(*background->tag)),
+	        .settings = settings,
+	        .candidate = calloc(settings->background_queue + 1, sizeof(*background->candidate)),
+	        .tag = calloc(settings->background_queue + 1, sizeof(*background->tag)),
 	};
 	if (background->candidate == NULL || background->tag == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for background work");

@@ -30,8 +30,8 @@ struct background {
 	struct queue *queue;
 	struct store *store;
 	const struct log *log;
-	const struct options *options;
-	struct candidate *candidate; /* room for options->background_queue */
+	const struct settings *settings;
+	struct candidate *candidate; /* room for settings->background_queue */
 	uint32_t *tag;               /* of each candidate, from its key: a lookup looks through these */
 	struct candidate *least;     /* the one that has to go first; NULL: not known just now */
 	uint32_t count;
@@ -52,7 +52,7 @@ struct background {
 };
 
 int background_init(struct background *background, uv_loop_t *loop, struct devices *devices,
-        struct queue *queue, struct store *store, const struct log *log, const struct options *options,
+        struct queue *queue, struct store *store, const struct log *log, const struct settings *settings,
         struct ft_error *error);
 void background_stop(struct background *background);
 void background_free(struct background *background);

@@ -84,7 +84,7 @@ static bool look_at(void *data, const struct store_key *key, const struct store_
 static void scan_step(uv_idle_t *idle)
 {
 	struct background *background = idle->data;
-	uint64_t room = background->options->background_queue - background->count;
+	uint64_t room = background->settings->background_queue - background->count;
 	uint64_t hidden = 0;
 	int walked = -1;
 
@@ -95,7 +95,7 @@ static void scan_step(uv_idle_t *idle)
 		store_end(background->store);
 	}
 	if (walked == 0 && background->scan.length > 0 &&
-	        background->count < background->options->background_queue)
+	        background->count < background->settings->background_queue)
 		return;
 	/* Full: it goes on when there is room. At the end, or where the store fails: it is over. */
 	(void)uv_idle_stop(&background->scanner);
@@ -106,7 +106,7 @@ static void scan_step(uv_idle_t *idle)
 
 void background_scan_on(struct background *background)
 {
-	if (background->scanning && background->count < background->options->background_queue &&
+	if (background->scanning && background->count < background->settings->background_queue &&
 	        !uv_is_active((uv_handle_t *)&background->scanner))
 		(void)uv_idle_start(&background->scanner, scan_step);
 }

@@ -97,7 +97,7 @@ struct sweep {
 	struct devices *devices;
 	struct store *store;
 	const struct log *log;
-	const struct options *options;
+	const struct settings *settings;
 	const struct sweep_events *events;
 	void *data;
 
@@ -110,7 +110,7 @@ struct sweep {
 	uint32_t members; /* of today's space: the first trials; what follows is kept from a larger space */
 	struct ft_standing *standing;
 	int64_t busy; /* the trial that the runner began last, -1 if none */
-	enum options_stage busy_stage;
+	enum settings_stage busy_stage;
 	bool force;     /* not yet applied */
 	bool retry;     /* and what failed is tried again: someone asked for it */
 	bool discarded; /* old times were, and the store is not told yet */

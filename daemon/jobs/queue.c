@@ -411,7 +411,7 @@ static const struct device *first_of_kind(const struct devices *devices, const c
 	for (uint32_t i = 0; i < devices->count; i++) {
 		const struct device *device = devices->device[i];
 
-		if (device->state == DEVICE_READY && options_id_is_of(id, device->shown.kind))
+		if (device->state == DEVICE_READY && settings_id_is_of(id, device->shown.kind))
 			return device;
 	}
 	return NULL;
@@ -471,7 +471,7 @@ void queue_runner_gone(
 }
 
 int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, struct store *store,
-        const struct log *log, const struct options *options, const struct queue_events *events, void *data,
+        const struct log *log, const struct settings *settings, const struct queue_events *events, void *data,
         struct ft_error *error)
 {
 	int status;
@@ -481,7 +481,7 @@ int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, st
 	        .devices = devices,
 	        .store = store,
 	        .log = log,
-	        .options = options,
+	        .settings = settings,
 	        .events = events,
 	        .data = data,
 	        .retry_ms = RETRY_FIRST_MS,

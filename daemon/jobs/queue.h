@@ -35,7 +35,7 @@ struct queue {
 	struct devices *devices;
 	struct store *store;
 	const struct log *log;
-	const struct options *options;
+	const struct settings *settings;
 	const struct queue_events *events;
 	void *data;
 	uv_loop_t *loop;
@@ -59,7 +59,7 @@ struct queue {
 
 /* Reads the jobs that the store has; those that were running wait again. */
 int queue_init(struct queue *queue, uv_loop_t *loop, struct devices *devices, struct store *store,
-        const struct log *log, const struct options *options, const struct queue_events *events, void *data,
+        const struct log *log, const struct settings *settings, const struct queue_events *events, void *data,
         struct ft_error *error);
 /* Stops what runs without ending its job: it goes on after the next start. */
 void queue_stop(struct queue *queue);

@@ -195,7 +195,7 @@ static int add_winner(struct queue *queue, struct job *job, struct store_batch *
 	const struct sweep_end *found = &job->active->found;
 	const struct target *target = &found->target;
 
-	if (winner_choose(&job->winner, queue->store, target, found->trials, queue->options->band_ppm) != 0)
+	if (winner_choose(&job->winner, queue->store, target, found->trials, queue->settings->band_ppm) != 0)
 		return -1;
 	job->winner.space_hash = found->space_hash;
 	job->winner.job = job->info.job;

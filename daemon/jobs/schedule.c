@@ -16,9 +16,9 @@ static const uint64_t rest_first_ns = 1000000000, rest_last_ns = 300000000000;
 
 /* Where others may use all of the device, one round at a time with a wait after each would be all that came of making
  * way: nothing would ever be done. */
-static bool shares_device(const struct options *options)
+static bool shares_device(const struct settings *settings)
 {
-	return options->background == OPTIONS_BACKGROUND_ALWAYS || options->background_load >= 100;
+	return settings->background == SETTINGS_BACKGROUND_ALWAYS || settings->background_load >= 100;
 }
 
 /* ---- what a device is at ---- */
@@ -35,7 +35,7 @@ static void sweep_event(void *data, struct ft_event *event)
 	if (active->running == NULL)
 		return;
 	queue_show_holder(active);
-	if (job_is_background(active->running) && !shares_device(queue->options) &&
+	if (job_is_background(active->running) && !shares_device(queue->settings) &&
 	        sweep_is_disturbed(active->sweep)) {
 		active->disturbed = true;
 		queue_make_way(active);
@@ -55,7 +55,7 @@ static struct active *active_of(struct queue *queue, struct worker *worker)
 	if (active == NULL)
 		return NULL;
 	*active = (struct active){.queue = queue, .worker = worker};
-	active->sweep = sweep_new(queue->loop, queue->devices, queue->store, queue->log, queue->options,
+	active->sweep = sweep_new(queue->loop, queue->devices, queue->store, queue->log, queue->settings,
 	        &sweep_events, active, NULL);
 	if (active->sweep == NULL) {
 		free(active);

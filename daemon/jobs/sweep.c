@@ -16,7 +16,8 @@ enum {
 static const uint64_t space_in_part = 1;
 
 struct sweep *sweep_new(uv_loop_t *loop, struct devices *devices, struct store *store, const struct log *log,
-        const struct options *options, const struct sweep_events *events, void *data, struct ft_error *error)
+        const struct settings *settings, const struct sweep_events *events, void *data,
+        struct ft_error *error)
 {
 	struct sweep *sweep = malloc(sizeof(*sweep));
 	int status;
@@ -29,7 +30,7 @@ struct sweep *sweep_new(uv_loop_t *loop, struct devices *devices, struct store *
 	        .devices = devices,
 	        .store = store,
 	        .log = log,
-	        .options = options,
+	        .settings = settings,
 	        .events = events,
 	        .data = data,
 	        .busy = -1,

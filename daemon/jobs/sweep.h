@@ -42,7 +42,8 @@ struct sweep;
 
 /* NULL with an error for want of memory or of a timer. */
 struct sweep *sweep_new(uv_loop_t *loop, struct devices *devices, struct store *store, const struct log *log,
-        const struct options *options, const struct sweep_events *events, void *data, struct ft_error *error);
+        const struct settings *settings, const struct sweep_events *events, void *data,
+        struct ft_error *error);
 /* After sweep_abandon, once the loop has closed its handles. NULL is fine. */
 void sweep_free(struct sweep *sweep);
 /* Begins a job; its device must be ready. Ends with `ended`, maybe before this returns. */

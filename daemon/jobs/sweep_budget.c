@@ -5,7 +5,7 @@
 
 uint64_t sweep_budget(const struct sweep *sweep)
 {
-	return sweep->job->budget_ns != 0 ? sweep->job->budget_ns : sweep->options->budget_ns;
+	return sweep->job->budget_ns != 0 ? sweep->job->budget_ns : sweep->settings->budget_ns;
 }
 
 uint64_t sweep_budget_left(const struct sweep *sweep)
@@ -42,7 +42,7 @@ void sweep_stop_clock(struct sweep *sweep)
 void sweep_expect_end(struct sweep *sweep)
 {
 	uint64_t most_ns = sweep_budget_left(sweep) + sweep_budget(sweep) / OVERRUN_PART +
-	        sweep->options->deadline_ns[STAGE_STOP];
+	        sweep->settings->deadline_ns[STAGE_STOP];
 
 	deadline_start(&sweep->cut, most_ns / 1000000 + 1);
 }

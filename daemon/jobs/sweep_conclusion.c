@@ -39,7 +39,7 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 		        (change < 0 ? -change : change) * 100, change < 0 ? "less" : "more",
 		        (double)sweep->held.time_ps / 1e6);
 		/* What it takes now is what was asked; nothing of that is stored. */
-		trials_time_winner(trials, sweep->members, sweep->options->band_ppm, (uint32_t)index,
+		trials_time_winner(trials, sweep->members, sweep->settings->band_ppm, (uint32_t)index,
 		        now->median_ps, &sweep->held);
 		sweep->held.conclusive = decision->conclusive;
 		sweep_finish(sweep, SWEEP_HELD, &why);
@@ -178,9 +178,9 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply, bo
 		return;
 	unreached = count_unreached(sweep);
 	trials_decide(
-	        trials, sweep->members, sweep->options->band_ppm, false, true, sweep->standing, &decision);
+	        trials, sweep->members, sweep->settings->band_ppm, false, true, sweep->standing, &decision);
 	if (decision.verdict == FT_VERDICT_MEASURE)
-		trials_decide(trials, sweep->members, sweep->options->band_ppm, true, true, sweep->standing,
+		trials_decide(trials, sweep->members, sweep->settings->band_ppm, true, true, sweep->standing,
 		        &decision);
 	(void)snprintf(trials->method, sizeof(trials->method), "%s", reply->method);
 	if (sweep->check) {

@@ -26,7 +26,7 @@ static void protocol_error(struct sweep *sweep, const char *format, ...)
 	runner_kill(&sweep->worker->runner, RUNNER_PROTOCOL_ERROR, "%s", text);
 }
 
-static enum options_stage stage_of(const char *word, enum options_stage otherwise)
+static enum settings_stage stage_of(const char *word, enum settings_stage otherwise)
 {
 	if (strcmp(word, "start") == 0)
 		return STAGE_START;
@@ -69,7 +69,7 @@ static void drop_worse(struct sweep *sweep)
 	if (trials->rounds < ft_rule_usual.min_rounds)
 		return;
 	trials_decide(
-	        trials, sweep->members, sweep->options->band_ppm, false, false, sweep->standing, &decision);
+	        trials, sweep->members, sweep->settings->band_ppm, false, false, sweep->standing, &decision);
 	for (uint32_t i = 0; i < sweep->members; i++) {
 		struct trial *trial = &trials->trial[i];
 

@@ -33,7 +33,7 @@ static void pick_best(struct sweep *sweep, const struct store_answer *known, con
 	standing = sweep->extended ? calloc(members, sizeof(*standing)) : NULL;
 	if (standing == NULL)
 		return;
-	trials_decide(old, members, sweep->options->band_ppm, true, false, standing, &decision);
+	trials_decide(old, members, sweep->settings->band_ppm, true, false, standing, &decision);
 	for (uint32_t i = 0; i < members && left > 0; i++) {
 		if (!standing[i].tied || old->trial[i].sample_ps == NULL)
 			continue;
@@ -160,7 +160,7 @@ void sweep_ask(struct sweep *sweep)
 	if (request->budget_ns < sweep_budget(sweep) / OVERRUN_PART)
 		request->budget_ns = sweep_budget(sweep) / OVERRUN_PART;
 	sweep->given_ns = request->budget_ns;
-	request->band_ppm = sweep->options->band_ppm;
+	request->band_ppm = sweep->settings->band_ppm;
 	request->min_rounds = ft_rule_usual.min_rounds;
 	request->max_rounds = ft_rule_usual.max_rounds;
 	/* What was known before speaks too: a moment's interference costs no more than a whole sweep, which follows. */

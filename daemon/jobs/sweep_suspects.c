@@ -27,7 +27,7 @@ bool sweep_strike(struct sweep *sweep, enum runner_cause cause, const struct ft_
 		if (trial->status != TRIAL_FAILED || trial->reason[0] == '\0')
 			(void)snprintf(trial->reason, sizeof(trial->reason),
 			        "its runner failed in stage %s: %.180s",
-			        options_stage_word(sweep->busy_stage), why->message);
+			        settings_stage_word(sweep->busy_stage), why->message);
 		trial->status = !blamed ? TRIAL_SUSPECT : cause == RUNNER_LATE ? TRIAL_TIMEOUT : TRIAL_FAILED;
 		trial->struck = !blamed;
 		sweep_note_trial(sweep, (uint32_t)sweep->busy);

@@ -61,7 +61,7 @@ static int find_code(struct context *context, const struct ft_code_request *requ
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "the runner of this device keeps no code");
 		goto out;
 	}
-	(void)snprintf(path, sizeof(path), "%s/code/%s.code", context->options->state_dir, winner->code);
+	(void)snprintf(path, sizeof(path), "%s/code/%s.code", context->settings->state_dir, winner->code);
 	status = read_code(path, reply->device, &file, error);
 	if (status == 0) {
 		reply->about = file.about;

@@ -16,7 +16,7 @@ typedef void method_call(void *group, struct session *session, const struct ft_e
 
 struct context {
 	const struct log *log;
-	const struct options *options;
+	const struct settings *settings;
 	const struct access *access;
 	struct store *store;
 	struct devices *devices;

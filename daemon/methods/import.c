@@ -274,8 +274,8 @@ static int check_foreign_config(const struct incoming *in, const struct ft_confi
 
 	if (in->built_in == NULL)
 		return ft_schema_check_config(in->schema, given, ordered, error);
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
-		const struct ft_schema *schema = in->built_in->schema(options_kinds[kind]);
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
+		const struct ft_schema *schema = in->built_in->schema(settings_kinds[kind]);
 
 		if (schema == NULL)
 			continue;

@@ -121,7 +121,7 @@ void method_tune(void *group, struct session *session, const struct ft_envelope 
 	        .priority = request.priority,
 	        .budget_ns = request.budget_ns,
 	        .user = session->user,
-	        .most = session->level == ACCESS_ADMIN ? 0 : context->options->jobs_per_user,
+	        .most = session->level == ACCESS_ADMIN ? 0 : context->settings->jobs_per_user,
 	};
 	if (request.force || request.check || !answer_tuned(context, &target, pending))
 		queue_add(context->queue, &target, &ask, tune_arrived, pending);

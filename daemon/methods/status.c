@@ -95,12 +95,12 @@ void method_trials(void *group, struct session *session, const struct ft_envelop
 		memcpy(reply->method, trials->method, sizeof(reply->method));
 		memcpy(reply->reason, trials->reason, sizeof(reply->reason));
 		reply->sweep_ns = trials->sweep_ns;
-		reply->band_ppm = context->options->band_ppm;
+		reply->band_ppm = context->settings->band_ppm;
 		if (trials->winner >= 0)
-			trials_gain(trials, trials->count, context->options->band_ppm,
+			trials_gain(trials, trials->count, context->settings->band_ppm,
 			        (uint32_t)trials->winner, &reply->gain_ppm, &reply->gain_least_ppm);
 		reply->seen_ppm = trials_seen_ppm(trials, trials->count);
-		write_trials(trials, context->options->band_ppm, &writer);
+		write_trials(trials, context->settings->band_ppm, &writer);
 	} else {
 		ft_write_array(&writer, 0);
 	}
@@ -155,8 +155,8 @@ static void add_devices_degraded(const struct context *context, char *text, size
 		size_t length = strlen(text);
 
 		if (device->state == DEVICE_ABSENT &&
-		        (context->options->device_count > 0 ||
-		                options_given(context->options, "runner", device->shown.kind)))
+		        (context->settings->device_count > 0 ||
+		                settings_given(context->settings, "runner", device->shown.kind)))
 			(void)snprintf(text + length, size - length, "%sno %s device: %s",
 			        length > 0 ? "; " : "", device->shown.kind, device->slot->reason);
 	}
@@ -190,7 +190,7 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	ft_writer_init_growing(&devices, ft_bounds_large.bytes);
 	store_facts(context->store, &facts);
 	(void)snprintf(reply.store, sizeof(reply.store), "%s", store_uuid(context->store));
-	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", context->options->state_dir);
+	(void)snprintf(reply.state_dir, sizeof(reply.state_dir), "%s", context->settings->state_dir);
 	reply.sessions_limit = limits->most;
 	reply.sessions_refused = server_refused(context->server);
 	reply.user_sessions_limit = connection_limits_share(limits);
@@ -204,10 +204,10 @@ void method_status(void *group, struct session *session, const struct ft_envelop
 	memcpy(reply.degraded, facts.degraded, sizeof(reply.degraded));
 	(void)snprintf(
 	        reply.background, sizeof(reply.background), "%s", background_state(context->background));
-	access_explain(context->access, context->options->socket, reply.access, sizeof(reply.access));
+	access_explain(context->access, context->settings->socket, reply.access, sizeof(reply.access));
 	reply.stale_known = stale_count_get(&reports->stale_count, &reply.stale);
 	reply.misses = reports->lookups->misses.asked;
-	memcpy(reply.config, context->options->config, sizeof(reply.config));
+	memcpy(reply.config, context->settings->config, sizeof(reply.config));
 	add_devices_degraded(context, reply.degraded, sizeof(reply.degraded));
 	ft_write_map(&lookups, LOOKUP_SOURCES + 1);
 	for (int source = 0; source < LOOKUP_SOURCES; source++) {

@@ -25,7 +25,7 @@ enum {
 	LEAVE_MS = 3000,       /* for the last answers to be read */
 	CROWD = 64,            /* sessions, before it matters what they leave behind */
 	GIVE_BACK_MS = 200,    /* after the last of those who leave together */
-	LOCK_SIZE = sizeof(((struct options *)NULL)->socket) + sizeof(".lock"),
+	LOCK_SIZE = sizeof(((struct settings *)NULL)->socket) + sizeof(".lock"),
 };
 
 static void drained(struct server *server)
@@ -318,7 +318,7 @@ static int clear_stale(const char *path, struct ft_error *error)
 
 static void lock_name(const struct server *server, char name[LOCK_SIZE])
 {
-	(void)snprintf(name, LOCK_SIZE, "%s.lock", server->options->socket);
+	(void)snprintf(name, LOCK_SIZE, "%s.lock", server->settings->socket);
 }
 
 /* Of two daemons that find the same stale socket, one would remove what the other has just made. */
@@ -338,9 +338,9 @@ static int lock_socket(struct server *server, struct ft_error *error)
 		        error, errno, "cannot make %s, which keeps the socket to one daemon", name);
 	if (holder == 0)
 		return ft_fail(error, FT_E_UNAVAILABLE, "socket %s is already served by another process",
-		        server->options->socket);
+		        server->settings->socket);
 	return ft_fail(error, FT_E_UNAVAILABLE, "socket %s is already served by process %u",
-	        server->options->socket, (unsigned)holder);
+	        server->settings->socket, (unsigned)holder);
 }
 
 /* The directory of a path, "." if it names none. */
@@ -359,7 +359,7 @@ static void directory_of(const char *path, char directory[LOCK_SIZE])
 /* Gives *listener a name of its own; the caller closes it, whatever happens. */
 static int bind_socket(struct server *server, int *listener, struct ft_error *error)
 {
-	const char *path = server->options->socket;
+	const char *path = server->settings->socket;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char directory[LOCK_SIZE];
 	struct stat facts;
@@ -391,7 +391,7 @@ static bool name_stands(const struct server *server)
 {
 	struct stat facts;
 
-	return lstat(server->options->socket, &facts) == 0 && facts.st_dev == server->device &&
+	return lstat(server->settings->socket, &facts) == 0 && facts.st_dev == server->device &&
 	        facts.st_ino == server->inode;
 }
 
@@ -402,7 +402,7 @@ static int bring_back(struct server *server, struct ft_error *error)
 	int status = bind_socket(server, &fresh, error);
 
 	if (status == 0 && listen(fresh, SOMAXCONN) != 0)
-		status = ft_fail_errno(error, errno, "cannot listen on %s", server->options->socket);
+		status = ft_fail_errno(error, errno, "cannot listen on %s", server->settings->socket);
 	if (status == 0) {
 		while ((descriptor = accept_one(server)) >= 0)
 			begin_session(server, descriptor);
@@ -413,7 +413,7 @@ static int bring_back(struct server *server, struct ft_error *error)
 			accept_again(&server->accept_pause);
 	}
 	if (status != 0 && fresh >= 0 && name_stands(server)) {
-		(void)unlink(server->options->socket);
+		(void)unlink(server->settings->socket);
 		server->inode = 0;
 	}
 	if (fresh >= 0)
@@ -443,14 +443,14 @@ static bool look_for_name(void *data)
 	if (bring_back(server, &error) == 0) {
 		log_line(server->log, LOG_LEVEL_WARNING,
 		        "the file of socket %s was removed or replaced: it was made anew",
-		        server->options->socket);
+		        server->settings->socket);
 		server->missed = false;
 		return true;
 	}
 	if (!server->missed)
 		log_line(server->log, LOG_LEVEL_ERROR,
 		        "the file of socket %s was removed or replaced, and cannot be made anew yet: %s",
-		        server->options->socket, error.message);
+		        server->settings->socket, error.message);
 	server->missed = true;
 	return false;
 }
@@ -485,7 +485,7 @@ static void remove_name(struct server *server)
 {
 	/* Whoever has put another in its place keeps that. */
 	if (server->named && name_stands(server))
-		(void)unlink(server->options->socket);
+		(void)unlink(server->settings->socket);
 	server->named = false;
 	if (server->lock >= 0) {
 		char name[LOCK_SIZE];
@@ -497,16 +497,16 @@ static void remove_name(struct server *server)
 }
 
 /* A quarter where there are so few that the reserve would leave none. */
-static uint32_t clients_that_fit(const struct options *options)
+static uint32_t clients_that_fit(const struct settings *settings)
 {
 	struct rlimit limit;
 	uint64_t room;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-		return (uint32_t)options->clients_max;
+		return (uint32_t)settings->clients_max;
 	room = limit.rlim_cur > 2UL * DESCRIPTORS_RESERVED ? limit.rlim_cur - DESCRIPTORS_RESERVED
 	                                                   : limit.rlim_cur / 4;
-	return (uint32_t)(options->clients_max < room ? options->clients_max : room);
+	return (uint32_t)(settings->clients_max < room ? settings->clients_max : room);
 }
 
 static void leave(void *data);
@@ -516,7 +516,7 @@ static void leave(void *data);
 static void move_listener(struct server *server)
 {
 	int moved = fcntl(server->listener, F_DUPFD_CLOEXEC,
-	        (int)clients_that_fit(server->options) + DESCRIPTORS_RESERVED - 1);
+	        (int)clients_that_fit(server->settings) + DESCRIPTORS_RESERVED - 1);
 
 	if (moved < 0)
 		return;
@@ -524,9 +524,9 @@ static void move_listener(struct server *server)
 	server->listener = moved;
 }
 
-int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
-        const struct access *access, int descriptor, const struct server_events *events, void *data,
-        struct ft_error *error)
+int server_init(struct server *server, uv_loop_t *loop, const struct log *log,
+        const struct settings *settings, const struct access *access, int descriptor,
+        const struct server_events *events, void *data, struct ft_error *error)
 {
 	char directory[LOCK_SIZE];
 	int status;
@@ -534,7 +534,7 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	*server = (struct server){
 	        .loop = loop,
 	        .log = log,
-	        .options = options,
+	        .settings = settings,
 	        .access = access,
 	        .events = events,
 	        .data = data,
@@ -543,11 +543,11 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	        .reserve = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	};
 	server->common.turns = &server->turns;
-	connection_limits_init(&server->limits, clients_that_fit(options), &options->clients_per_user);
+	connection_limits_init(&server->limits, clients_that_fit(settings), &settings->clients_per_user);
 	if (descriptor < 0 && bind_socket(server, &server->listener, error) != 0)
 		return -1;
 	if (listen(server->listener, SOMAXCONN) != 0)
-		return ft_fail_errno(error, errno, "cannot listen on %s", options->socket);
+		return ft_fail_errno(error, errno, "cannot listen on %s", settings->socket);
 	move_listener(server);
 	status = uv_poll_init(loop, &server->poll, server->listener);
 	if (status != 0)
@@ -565,9 +565,9 @@ int server_init(struct server *server, uv_loop_t *loop, const struct log *log, c
 	status = poll_start(&server->poll, UV_READABLE, ready_to_accept);
 	if (status != 0)
 		return ft_fail(
-		        error, FT_E_SYSTEM, "cannot listen on %s: %s", options->socket, uv_strerror(status));
+		        error, FT_E_SYSTEM, "cannot listen on %s: %s", settings->socket, uv_strerror(status));
 	if (server->named) {
-		directory_of(options->socket, directory);
+		directory_of(settings->socket, directory);
 		watch_start(&server->watch, loop, directory, look_for_name, server);
 	}
 	return 0;

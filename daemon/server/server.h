@@ -5,7 +5,7 @@
 #ifndef FLYTUNE_DAEMON_SERVER_H
 #define FLYTUNE_DAEMON_SERVER_H
 
-#include "daemon/host/options.h"
+#include "daemon/host/settings.h"
 #include "daemon/host/deadline.h"
 #include "daemon/server/connection_limits.h"
 #include "daemon/server/session.h"
@@ -24,7 +24,7 @@ struct server_events {
 struct server {
 	uv_loop_t *loop;
 	const struct log *log;
-	const struct options *options;
+	const struct settings *settings;
 	const struct access *access;
 	const struct server_events *events;
 	void *data;
@@ -54,12 +54,12 @@ struct server {
 	struct log_limit accept_limit, full_limit;
 };
 
-/* Listens on `descriptor` if it is not -1, else on options->socket, whose stale file it removes. A socket that another
+/* Listens on `descriptor` if it is not -1, else on settings->socket, whose stale file it removes. A socket that another
  * process serves, or is about to, is an error: the lock beside it says whose it is. A socket that was handed over is its
  * maker's, and so is its name. */
-int server_init(struct server *server, uv_loop_t *loop, const struct log *log, const struct options *options,
-        const struct access *access, int descriptor, const struct server_events *events, void *data,
-        struct ft_error *error);
+int server_init(struct server *server, uv_loop_t *loop, const struct log *log,
+        const struct settings *settings, const struct access *access, int descriptor,
+        const struct server_events *events, void *data, struct ft_error *error);
 /* Looks soon whether the socket's file is still there, and makes it anew if it is not; the watch on its directory sees most
  * of that by itself. */
 void server_look(struct server *server);

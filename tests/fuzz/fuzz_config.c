@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/host/options.h"
+#include "daemon/host/settings.h"
 
 /* As operators see it: a terminal must not be steered by a file. */
 static void must_be_plain(const char *text)
@@ -14,19 +14,19 @@ static void must_be_plain(const char *text)
 		MUST(*at >= 0x20 && *at != 0x7f);
 }
 
-static void must_be_in_bounds(const struct options *options)
+static void must_be_in_bounds(const struct settings *settings)
 {
-	MUST(memchr(options->socket, '\0', sizeof(options->socket)) != NULL);
-	MUST(memchr(options->state_dir, '\0', sizeof(options->state_dir)) != NULL);
-	MUST(options->clients_max >= 1 && options->clients_max <= 1 << 20);
-	MUST(options->clients_per_user >= 1 && options->clients_per_user <= 1 << 20);
-	MUST(options->jobs_per_user <= 1 << 20);
-	MUST(options->history_answers >= 1);
-	MUST(options->background_load <= 100);
-	MUST(options->device_count <= sizeof(options->device) / sizeof(options->device[0]));
-	MUST(options->budget_ns > 0 && options->runner_idle_ns > 0);
+	MUST(memchr(settings->socket, '\0', sizeof(settings->socket)) != NULL);
+	MUST(memchr(settings->state_dir, '\0', sizeof(settings->state_dir)) != NULL);
+	MUST(settings->clients_max >= 1 && settings->clients_max <= 1 << 20);
+	MUST(settings->clients_per_user >= 1 && settings->clients_per_user <= 1 << 20);
+	MUST(settings->jobs_per_user <= 1 << 20);
+	MUST(settings->history_answers >= 1);
+	MUST(settings->background_load <= 100);
+	MUST(settings->device_count <= sizeof(settings->device) / sizeof(settings->device[0]));
+	MUST(settings->budget_ns > 0 && settings->runner_idle_ns > 0);
 	for (int stage = 0; stage < STAGES; stage++)
-		MUST(options->deadline_ns[stage] > 0);
+		MUST(settings->deadline_ns[stage] > 0);
 }
 
 /* Every byte is set, those between the members too. */
@@ -35,16 +35,16 @@ static bool same_bytes(const void *left, const void *right, size_t size)
 	return memcmp(left, right, size) == 0;
 }
 
-static int read_file(struct options *options, const char *path, struct ft_error *error)
+static int read_file(struct settings *settings, const char *path, struct ft_error *error)
 {
 	memset(error, 0, sizeof(*error));
-	options_init(options);
-	return options_read(options, path, error);
+	settings_init(settings);
+	return settings_read(settings, path, error);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct options first, second;
+	static struct settings first, second;
 	static struct ft_error error, again;
 	char path[64], rest[512];
 	int file = memfd_create("flytuned.conf", MFD_CLOEXEC);
@@ -71,11 +71,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(same_bytes(&first, &second, sizeof(first)));
 	must_be_in_bounds(&first);
 	/* A reload of the same file finds nothing to do. */
-	options_reload(&first, &second, rest, sizeof(rest));
+	settings_reload(&first, &second, rest, sizeof(rest));
 	MUST(rest[0] == '\0' && same_bytes(&first, &second, sizeof(first)));
 	/* Of any other it names what must wait, and takes the rest. */
-	options_init(&second);
-	options_reload(&second, &first, rest, sizeof(rest));
+	settings_init(&second);
+	settings_reload(&second, &first, rest, sizeof(rest));
 	MUST(memchr(rest, '\0', sizeof(rest)) != NULL);
 	must_be_in_bounds(&second);
 	return 0;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/host/options.h"
+#include "daemon/host/settings.h"
 #include "daemon/host/log.h"
 
 static char path[] = "/tmp/test_config.XXXXXX";
@@ -25,27 +25,27 @@ static void write_config(const char *text)
 	write_config_n(text, strlen(text));
 }
 
-static int read_config(const char *text, struct options *options, struct ft_error *error)
+static int read_config(const char *text, struct settings *settings, struct ft_error *error)
 {
 	write_config(text);
-	options_init(options);
-	return options_read(options, path, error);
+	settings_init(settings);
+	return settings_read(settings, path, error);
 }
 
 static void assert_refused(const char *text, const char *where, const char *what)
 {
-	struct options options;
+	struct settings settings;
 	struct ft_error error = {0};
 	char place[128];
 
 	(void)snprintf(place, sizeof(place), "%s:%s:", path, where);
-	assert_int_equal(read_config(text, &options, &error), -1);
+	assert_int_equal(read_config(text, &settings, &error), -1);
 	if (strstr(error.message, place) == NULL || strstr(error.message, what) == NULL)
 		fail_msg("\"%s\" says neither %s nor %s", error.message, place, what);
 }
 
-/* Every byte is set by options_init, those between the members too. */
-static bool same(const struct options *left, const struct options *right)
+/* Every byte is set by settings_init, those between the members too. */
+static bool same(const struct settings *left, const struct settings *right)
 {
 	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c) */
 	return memcmp(left, right, sizeof(*left)) == 0;
@@ -53,7 +53,7 @@ static bool same(const struct options *left, const struct options *right)
 
 static void values_are_taken_from_their_sections(void **state)
 {
-	struct options options;
+	struct settings settings;
 	struct ft_error error;
 
 	(void)state;
@@ -69,17 +69,17 @@ static void values_are_taken_from_their_sections(void **state)
 	                             "build = 2.5\n"
 	                             "[queue]\n"
 	                             "jobs_per_user = 0\n",
-	                         &options, &error),
+	                         &settings, &error),
 	        0);
-	assert_string_equal(options.socket, "/tmp/a socket");
-	assert_string_equal(options.state_dir, "/tmp/state");
-	assert_int_equal(options.clients_max, 17);
-	assert_int_equal(options.log_level, LOG_LEVEL_DEBUG);
-	assert_int_equal(options.device_count, 2);
-	assert_string_equal(options.device[1], "cuda:1");
-	assert_int_equal(options.deadline_ns[STAGE_BUILD], 2500000000);
-	assert_int_equal(options.jobs_per_user, 0);
-	assert_string_equal(options.config, path);
+	assert_string_equal(settings.socket, "/tmp/a socket");
+	assert_string_equal(settings.state_dir, "/tmp/state");
+	assert_int_equal(settings.clients_max, 17);
+	assert_int_equal(settings.log_level, LOG_LEVEL_DEBUG);
+	assert_int_equal(settings.device_count, 2);
+	assert_string_equal(settings.device[1], "cuda:1");
+	assert_int_equal(settings.deadline_ns[STAGE_BUILD], 2500000000);
+	assert_int_equal(settings.jobs_per_user, 0);
+	assert_string_equal(settings.config, path);
 }
 
 static void faults_are_named_with_file_and_line(void **state)
@@ -133,12 +133,12 @@ static void a_nul_in_the_file_is_refused_and_not_the_end_of_a_line(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct options options;
+		struct settings settings;
 		struct ft_error error = {0};
 
 		write_config_n(cases[i].text, cases[i].length);
-		options_init(&options);
-		assert_int_equal(options_read(&options, path, &error), -1);
+		settings_init(&settings);
+		assert_int_equal(settings_read(&settings, path, &error), -1);
 		assert_non_null(strstr(error.message, cases[i].line));
 		assert_non_null(strstr(error.message, "NUL"));
 	}
@@ -146,12 +146,12 @@ static void a_nul_in_the_file_is_refused_and_not_the_end_of_a_line(void **state)
 
 static void a_file_without_an_end_is_refused(void **state)
 {
-	struct options options;
+	struct settings settings;
 	struct ft_error error = {0};
 
 	(void)state;
-	options_init(&options);
-	assert_int_equal(options_read(&options, "/dev/zero", &error), -1);
+	settings_init(&settings);
+	assert_int_equal(settings_read(&settings, "/dev/zero", &error), -1);
 	assert_non_null(strstr(error.message, "/dev/zero:1:"));
 }
 
@@ -164,18 +164,18 @@ static void a_fault_steers_no_terminal(void **state)
 
 static void a_file_that_was_named_must_be_there(void **state)
 {
-	struct options options;
+	struct settings settings;
 	struct ft_error error = {0};
 
 	(void)state;
-	options_init(&options);
-	assert_int_equal(options_read(&options, "/no/such/file", &error), -1);
+	settings_init(&settings);
+	assert_int_equal(settings_read(&settings, "/no/such/file", &error), -1);
 	assert_non_null(strstr(error.message, "/no/such/file"));
-	assert_int_equal(options_read(&options, "/tmp", &error), -1);
+	assert_int_equal(settings_read(&settings, "/tmp", &error), -1);
 }
 
 /* A command line; @ stands for the file. */
-static enum options_outcome parse(struct options *options, const char *line, struct ft_error *error)
+static enum settings_outcome parse(struct settings *settings, const char *line, struct ft_error *error)
 {
 	char name[] = "flytuned";
 	char copy[256];
@@ -186,57 +186,57 @@ static enum options_outcome parse(struct options *options, const char *line, str
 	(void)snprintf(copy, sizeof(copy), "%s", line);
 	for (char *word; (word = strsep(&rest, " ")) != NULL;)
 		words[count++] = strcmp(word, "@") == 0 ? path : word;
-	return options_parse(options, count, words, error);
+	return settings_parse(settings, count, words, error);
 }
 
 static void flags_win_over_the_file(void **state)
 {
-	struct options options;
+	struct settings settings;
 	struct ft_error error;
 
 	(void)state;
 	write_config("[queue]\nbudget = 5\n[daemon]\nmax_clients = 9\n[devices]\ndevice = hip cuda\n"
 	             "[deadline]\nbuild = 4\nverify = 6\n");
-	assert_int_equal(parse(&options, "--budget 7 --config @ --device cpu --deadline build=3", &error),
-	        OPTIONS_RUN);
-	assert_int_equal(options.budget_ns, 7000000000);
-	assert_int_equal(options.clients_max, 9);
-	assert_int_equal(options.device_count, 1);
-	assert_string_equal(options.device[0], "cpu");
-	assert_int_equal(options.deadline_ns[STAGE_BUILD], 3000000000);
-	assert_int_equal(options.deadline_ns[STAGE_VERIFY], 6000000000);
+	assert_int_equal(parse(&settings, "--budget 7 --config @ --device cpu --deadline build=3", &error),
+	        SETTINGS_RUN);
+	assert_int_equal(settings.budget_ns, 7000000000);
+	assert_int_equal(settings.clients_max, 9);
+	assert_int_equal(settings.device_count, 1);
+	assert_string_equal(settings.device[0], "cpu");
+	assert_int_equal(settings.deadline_ns[STAGE_BUILD], 3000000000);
+	assert_int_equal(settings.deadline_ns[STAGE_VERIFY], 6000000000);
 }
 
 static void checking_the_configuration_reads_file_and_flags(void **state)
 {
-	struct options options;
+	struct settings settings;
 	struct ft_error error;
 
 	(void)state;
 	write_config("[queue]\nbudget = 5\n");
 	assert_int_equal(
-	        parse(&options, "--check-config --config @ --budget 7", &error), OPTIONS_CHECK_CONFIG);
-	assert_int_equal(parse(&options, "--check-config --config @ --budget soon", &error), OPTIONS_BAD);
+	        parse(&settings, "--check-config --config @ --budget 7", &error), SETTINGS_CHECK_CONFIG);
+	assert_int_equal(parse(&settings, "--check-config --config @ --budget soon", &error), SETTINGS_BAD);
 	assert_non_null(strstr(error.message, "--budget is soon"));
 	write_config("[queue]\nbudgets = 5\n");
-	assert_int_equal(parse(&options, "--check-config --config @", &error), OPTIONS_BAD);
+	assert_int_equal(parse(&settings, "--check-config --config @", &error), SETTINGS_BAD);
 	assert_non_null(strstr(error.message, ":2:"));
 }
 
 static void a_reload_takes_what_can_change_and_names_the_rest(void **state)
 {
-	struct options now, fresh;
+	struct settings now, fresh;
 	struct ft_error error;
 	char rest[256];
 
 	(void)state;
-	options_init(&now);
+	settings_init(&now);
 	assert_int_equal(
 	        read_config("[daemon]\nlog_level = debug\nsocket = /elsewhere\n[devices]\ndevice = cpu\n"
 	                    "[queue]\njobs_per_user = 3\n[runner]\nidle = 1\n",
 	                &fresh, &error),
 	        0);
-	options_reload(&now, &fresh, rest, sizeof(rest));
+	settings_reload(&now, &fresh, rest, sizeof(rest));
 	assert_string_equal(rest, "daemon.socket, devices.device");
 	assert_int_equal(now.log_level, LOG_LEVEL_DEBUG);
 	assert_int_equal(now.jobs_per_user, 3);
@@ -244,8 +244,8 @@ static void a_reload_takes_what_can_change_and_names_the_rest(void **state)
 	assert_string_equal(now.socket, "/run/flytuned/flytuned.sock");
 	assert_int_equal(now.device_count, 0);
 	/* Back again. */
-	options_init(&fresh);
-	options_reload(&now, &fresh, rest, sizeof(rest));
+	settings_init(&fresh);
+	settings_reload(&now, &fresh, rest, sizeof(rest));
 	assert_string_equal(rest, "");
 	assert_true(same(&now, &fresh));
 }
@@ -277,29 +277,29 @@ static char *read_example(bool settings)
 
 static void the_example_changes_nothing(void **state)
 {
-	struct options options, usual;
+	struct settings settings, usual;
 	struct ft_error error;
 
 	(void)state;
-	options_init(&usual);
-	if (read_config(read_example(false), &options, &error) != 0)
+	settings_init(&usual);
+	if (read_config(read_example(false), &settings, &error) != 0)
 		fail_msg("%s", error.message);
-	memset(options.config, 0, sizeof(options.config));
-	assert_true(same(&options, &usual));
+	memset(settings.config, 0, sizeof(settings.config));
+	assert_true(same(&settings, &usual));
 }
 
 static void every_default_of_the_example_is_the_built_in_one(void **state)
 {
-	struct options options, usual;
+	struct settings settings, usual;
 	struct ft_error error;
 
 	(void)state;
-	options_init(&usual);
-	if (read_config(read_example(true), &options, &error) != 0)
+	settings_init(&usual);
+	if (read_config(read_example(true), &settings, &error) != 0)
 		fail_msg("%s", error.message);
-	memset(options.config, 0, sizeof(options.config));
-	options.given = 0;
-	assert_true(same(&options, &usual));
+	memset(settings.config, 0, sizeof(settings.config));
+	settings.given = 0;
+	assert_true(same(&settings, &usual));
 }
 
 static void every_setting_stands_in_the_example_in_its_section(void **state)
@@ -309,7 +309,7 @@ static void every_setting_stands_in_the_example_in_its_section(void **state)
 	const char *key;
 
 	(void)state;
-	for (size_t i = 0; (key = options_name(i, &section)) != NULL; i++) {
+	for (size_t i = 0; (key = settings_name(i, &section)) != NULL; i++) {
 		char head[64];
 		char line[64];
 		const char *begin;

@@ -1,4 +1,4 @@
-#include "daemon/host/options.h"
+#include "daemon/host/settings.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "daemon/host/config_file.h"
 #include "daemon/host/log.h"
 
-const char *const options_kinds[OPTIONS_KINDS] = {"hip", "cuda", "cpu"};
+const char *const settings_kinds[SETTINGS_KINDS] = {"hip", "cuda", "cpu"};
 
 static const char *const stage_words[STAGES] = {
         [STAGE_HELLO] = "hello",
@@ -56,42 +56,42 @@ static const char usage[] =
         "  --check-store          check the store in --state-dir, say what was found, and end\n"
         "  --help, --version\n";
 
-int options_kind(const char *word)
+int settings_kind(const char *word)
 {
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
-		if (strcmp(word, options_kinds[kind]) == 0)
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
+		if (strcmp(word, settings_kinds[kind]) == 0)
 			return kind;
 	}
 	return -1;
 }
 
-const char *options_stage_word(enum options_stage stage)
+const char *settings_stage_word(enum settings_stage stage)
 {
 	return stage_words[stage];
 }
 
-bool options_wants(const struct options *options, const char *device_id)
+bool settings_wants(const struct settings *settings, const char *device_id)
 {
-	if (options->device_count == 0)
+	if (settings->device_count == 0)
 		return true;
-	for (uint32_t i = 0; i < options->device_count; i++) {
-		const char *wanted = options->device[i];
+	for (uint32_t i = 0; i < settings->device_count; i++) {
+		const char *wanted = settings->device[i];
 
 		if (strcmp(wanted, device_id) == 0 ||
-		        (strchr(wanted, ':') == NULL && options_id_is_of(device_id, wanted)))
+		        (strchr(wanted, ':') == NULL && settings_id_is_of(device_id, wanted)))
 			return true;
 	}
 	return false;
 }
 
-bool options_wants_kind(const struct options *options, const char *kind)
+bool settings_wants_kind(const struct settings *settings, const char *kind)
 {
-	if (options->device_count == 0)
+	if (settings->device_count == 0)
 		return true;
-	for (uint32_t i = 0; i < options->device_count; i++) {
-		const char *wanted = options->device[i];
+	for (uint32_t i = 0; i < settings->device_count; i++) {
+		const char *wanted = settings->device[i];
 
-		if (strcmp(wanted, kind) == 0 || options_id_is_of(wanted, kind))
+		if (strcmp(wanted, kind) == 0 || settings_id_is_of(wanted, kind))
 			return true;
 	}
 	return false;
@@ -144,7 +144,7 @@ static int copy_text(const char *option, const char *text, const char *what, cha
 	return ft_fail_field(error, FT_E_BAD_VALUE, option, value, bound);
 }
 
-static int add_device(struct options *options, const char *option, const char *text, struct ft_error *error)
+static int add_device(struct settings *settings, const char *option, const char *text, struct ft_error *error)
 {
 	const char *colon = strchr(text, ':');
 	size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
@@ -155,24 +155,25 @@ static int add_device(struct options *options, const char *option, const char *t
 		return 0;
 	if (length < sizeof(kind))
 		(void)snprintf(kind, sizeof(kind), "%.*s", (int)length, text);
-	if (options_kind(kind) < 0)
+	if (settings_kind(kind) < 0)
 		return ft_fail_field(
 		        error, FT_E_BAD_VALUE, option, text, "auto, cpu, hip, cuda, or KIND:NUMBER");
 	if (colon != NULL && parse_number(option, colon + 1, 0, 255, &number, error) != 0)
 		return -1;
-	if (options->device_count == OPTIONS_DEVICES_MAX)
+	if (settings->device_count == SETTINGS_DEVICES_MAX)
 		return ft_fail_field(error, FT_E_BAD_VALUE, option, text, "given at most 16 times");
-	(void)snprintf(options->device[options->device_count++], FT_DEVICE_ID_SIZE, "%s", text);
+	(void)snprintf(settings->device[settings->device_count++], FT_DEVICE_ID_SIZE, "%s", text);
 	return 0;
 }
 
 /* A list, parted by commas or spaces, that takes the place of what was there. */
-static int set_devices(struct options *options, const char *option, const char *text, struct ft_error *error)
+static int set_devices(
+        struct settings *settings, const char *option, const char *text, struct ft_error *error)
 {
 	static const char separators[] = ", \t";
 	char word[FT_DEVICE_ID_SIZE];
 
-	options->device_count = 0;
+	settings->device_count = 0;
 	text += strspn(text, separators);
 	if (*text == '\0')
 		return ft_fail_field(
@@ -184,7 +185,7 @@ static int set_devices(struct options *options, const char *option, const char *
 			return ft_fail_field(
 			        error, FT_E_BAD_VALUE, option, text, "auto, cpu, hip, cuda, or KIND:NUMBER");
 		(void)snprintf(word, sizeof(word), "%.*s", (int)length, text);
-		if (add_device(options, option, word, error) != 0)
+		if (add_device(settings, option, word, error) != 0)
 			return -1;
 		text += length;
 		text += strspn(text, separators);
@@ -195,9 +196,9 @@ static int set_devices(struct options *options, const char *option, const char *
 /* ---- the table ---- */
 
 static const char *const background_words[] = {
-        [OPTIONS_BACKGROUND_OFF] = "off",
-        [OPTIONS_BACKGROUND_IDLE] = "idle",
-        [OPTIONS_BACKGROUND_ALWAYS] = "always",
+        [SETTINGS_BACKGROUND_OFF] = "off",
+        [SETTINGS_BACKGROUND_IDLE] = "idle",
+        [SETTINGS_BACKGROUND_ALWAYS] = "always",
 };
 
 enum type {
@@ -219,9 +220,9 @@ struct setting {
 	uint64_t low, high; /* of a number */
 };
 
-#define FIELD(member) offsetof(struct options, member), sizeof(((struct options *)NULL)->member)
+#define FIELD(member) offsetof(struct settings, member), sizeof(((struct settings *)NULL)->member)
 
-static const struct setting settings[] = {
+static const struct setting table[] = {
         {"daemon", "socket", "socket", TYPE_PATH, false, FIELD(socket), 0, 0},
         {"daemon", "state_dir", "state-dir", TYPE_PATH, false, FIELD(state_dir), 0, 0},
         {"daemon", "group", "group", TYPE_WORD, true, FIELD(group), 0, 0},
@@ -255,21 +256,21 @@ static const struct setting settings[] = {
         {"background", "wait", "background-wait", TYPE_SECONDS, true, FIELD(background_wait_ns), 0, 0},
 };
 
-enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
-_Static_assert(SETTINGS <= 64, "options.given has a bit for each");
+enum { SETTINGS = sizeof(table) / sizeof(table[0]) };
+_Static_assert(SETTINGS <= 64, "settings.given has a bit for each");
 
 static uint64_t bit_of(const struct setting *setting)
 {
-	return UINT64_C(1) << (setting - settings);
+	return UINT64_C(1) << (setting - table);
 }
 
 /* `option` is what the operator called it. */
-static int apply(struct options *options, const struct setting *setting, const char *option,
+static int apply(struct settings *settings, const struct setting *setting, const char *option,
         const char *value, struct ft_error *error)
 {
-	void *at = (char *)options + setting->offset;
+	void *at = (char *)settings + setting->offset;
 
-	options->given |= bit_of(setting);
+	settings->given |= bit_of(setting);
 	switch (setting->type) {
 	case TYPE_PATH:
 		return copy_text(option, value, "a path", at, setting->size, error);
@@ -280,13 +281,13 @@ static int apply(struct options *options, const struct setting *setting, const c
 	case TYPE_SECONDS:
 		return parse_seconds(option, value, at, error);
 	case TYPE_DEVICES:
-		return set_devices(options, option, value, error);
+		return set_devices(settings, option, value, error);
 	case TYPE_BACKGROUND:
 		for (unsigned word = 0; word < sizeof(background_words) / sizeof(background_words[0]);
 		        word++) {
 			if (strcmp(value, background_words[word]) != 0)
 				continue;
-			*(enum options_background *)at = (enum options_background)word;
+			*(enum settings_background *)at = (enum settings_background)word;
 			return 0;
 		}
 		return ft_fail_field(error, FT_E_BAD_VALUE, option, value, "off, idle or always");
@@ -303,72 +304,72 @@ static int apply(struct options *options, const struct setting *setting, const c
 static const struct setting *find_setting(const char *section, const char *key)
 {
 	for (size_t i = 0; i < SETTINGS; i++) {
-		if (strcmp(settings[i].section, section) == 0 && strcmp(settings[i].key, key) == 0)
-			return &settings[i];
+		if (strcmp(table[i].section, section) == 0 && strcmp(table[i].key, key) == 0)
+			return &table[i];
 	}
 	return NULL;
 }
 
-int options_set(struct options *options, const char *section, const char *key, const char *value,
+int settings_set(struct settings *settings, const char *section, const char *key, const char *value,
         struct ft_error *error)
 {
 	const struct setting *setting = find_setting(section, key);
 	const char *elsewhere = NULL;
 
-	if (setting != NULL && (options->given & bit_of(setting)) != 0)
+	if (setting != NULL && (settings->given & bit_of(setting)) != 0)
 		return ft_fail(error, FT_E_BAD_VALUE, "%s is given twice in section [%s]", key, section);
 	if (setting != NULL)
-		return apply(options, setting, key, value, error);
+		return apply(settings, setting, key, value, error);
 	for (size_t i = 0; i < SETTINGS && elsewhere == NULL; i++) {
-		if (strcmp(settings[i].key, key) == 0)
-			elsewhere = settings[i].section;
+		if (strcmp(table[i].key, key) == 0)
+			elsewhere = table[i].section;
 	}
 	return ft_fail(error, FT_E_BAD_VALUE, "unknown key %.60s in section [%.60s]%s%s%s", key, section,
 	        elsewhere != NULL ? "; it belongs into [" : "", elsewhere != NULL ? elsewhere : "",
 	        elsewhere != NULL ? "]" : "");
 }
 
-bool options_given(const struct options *options, const char *section, const char *key)
+bool settings_given(const struct settings *settings, const char *section, const char *key)
 {
 	const struct setting *setting = find_setting(section, key);
 
-	return setting != NULL && (options->given & bit_of(setting)) != 0;
+	return setting != NULL && (settings->given & bit_of(setting)) != 0;
 }
 
-const char *options_name(size_t index, const char **section)
+const char *settings_name(size_t index, const char **section)
 {
 	if (index >= SETTINGS)
 		return NULL;
-	*section = settings[index].section;
-	return settings[index].key;
+	*section = table[index].section;
+	return table[index].key;
 }
 
-void options_reload(struct options *options, const struct options *fresh, char *rest, size_t size)
+void settings_reload(struct settings *settings, const struct settings *fresh, char *rest, size_t size)
 {
 	size_t length = 0;
 
 	rest[0] = '\0';
 	for (size_t i = 0; i < SETTINGS; i++) {
-		void *now = (char *)options + settings[i].offset;
-		const void *then = (const char *)fresh + settings[i].offset;
-		bool differs = memcmp(now, then, settings[i].size) != 0 ||
-		        (settings[i].type == TYPE_DEVICES && options->device_count != fresh->device_count);
+		void *now = (char *)settings + table[i].offset;
+		const void *then = (const char *)fresh + table[i].offset;
+		bool differs = memcmp(now, then, table[i].size) != 0 ||
+		        (table[i].type == TYPE_DEVICES && settings->device_count != fresh->device_count);
 
-		if (settings[i].live)
-			options->given = (options->given & ~bit_of(&settings[i])) |
-			        (fresh->given & bit_of(&settings[i]));
+		if (table[i].live)
+			settings->given =
+			        (settings->given & ~bit_of(&table[i])) | (fresh->given & bit_of(&table[i]));
 		if (!differs)
 			continue;
-		if (settings[i].live)
-			memcpy(now, then, settings[i].size);
+		if (table[i].live)
+			memcpy(now, then, table[i].size);
 		else if (length < size)
 			length += (size_t)snprintf(rest + length, size - length, "%s%s.%s",
-			        length > 0 ? ", " : "", settings[i].section, settings[i].key);
+			        length > 0 ? ", " : "", table[i].section, table[i].key);
 	}
 }
 
 /* "KEY=VALUE" of a flag that serves a whole section. */
-static int set_keyed(struct options *options, const char *flag, const char *section, const char *text,
+static int set_keyed(struct settings *settings, const char *flag, const char *section, const char *text,
         const char *bound, struct ft_error *error)
 {
 	const struct setting *setting = NULL;
@@ -381,14 +382,14 @@ static int set_keyed(struct options *options, const char *flag, const char *sect
 	}
 	if (setting == NULL || setting->flag != NULL)
 		return ft_fail_field(error, FT_E_BAD_VALUE, flag, text, bound);
-	if (setting->type == TYPE_SECONDS && apply(options, setting, flag, equals + 1, NULL) != 0)
+	if (setting->type == TYPE_SECONDS && apply(settings, setting, flag, equals + 1, NULL) != 0)
 		return ft_fail_field(
 		        error, FT_E_BAD_VALUE, flag, text, "STAGE=SECONDS, above 0 and at most 86400");
-	return apply(options, setting, flag, equals + 1, error);
+	return apply(settings, setting, flag, equals + 1, error);
 }
 
 /* Runners stand in libexec when installed; beside the build's own folders when run from a build tree. */
-static void find_runners(struct options *options)
+static void find_runners(struct settings *settings)
 {
 	char self[256];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -400,49 +401,49 @@ static void find_runners(struct options *options)
 	slash = strrchr(self, '/');
 	if (slash != NULL)
 		*slash = '\0';
-	for (int kind = 0; kind < OPTIONS_KINDS; kind++) {
+	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
 		char beside[512];
 
 		(void)snprintf(beside, sizeof(beside), "%s/../kernels/runner/flytune-runner-%s", self,
-		        options_kinds[kind]);
-		if (slash == NULL || strlen(beside) >= sizeof(options->runner[kind]) ||
+		        settings_kinds[kind]);
+		if (slash == NULL || strlen(beside) >= sizeof(settings->runner[kind]) ||
 		        access(beside, X_OK) != 0)
 			(void)snprintf(beside, sizeof(beside), "%s/flytune-runner-%s", FLYTUNE_LIBEXECDIR,
-			        options_kinds[kind]);
-		(void)snprintf(options->runner[kind], sizeof(options->runner[kind]), "%.*s",
-		        (int)sizeof(options->runner[kind]) - 1, beside);
+			        settings_kinds[kind]);
+		(void)snprintf(settings->runner[kind], sizeof(settings->runner[kind]), "%.*s",
+		        (int)sizeof(settings->runner[kind]) - 1, beside);
 	}
 }
 
-void options_init(struct options *options)
+void settings_init(struct settings *settings)
 {
-	memset(options, 0, sizeof(*options)); /* all of it: texts are compared as bytes */
-	(void)snprintf(options->socket, sizeof(options->socket), "/run/flytuned/flytuned.sock");
-	(void)snprintf(options->state_dir, sizeof(options->state_dir), "/var/lib/flytuned");
-	(void)snprintf(options->group, sizeof(options->group), "flytune");
-	(void)snprintf(options->admin_group, sizeof(options->admin_group), "flytune-admin");
-	options->runner_idle_ns = 10ULL * SECOND_NS;
-	options->budget_ns = 30ULL * SECOND_NS;
-	options->band_ppm = 5000;
-	options->map_bytes = 16ULL << 30;
-	options->history_days = 90;
-	options->history_answers = 64;
-	options->clients_max = 4096;
-	options->clients_per_user = 2048;
-	options->jobs_per_user = 1024;
-	options->background = OPTIONS_BACKGROUND_IDLE;
-	options->background_queue = 256;
-	options->background_load = 20;
-	options->background_wait_ns = 30ULL * SECOND_NS;
-	options->log_level = LOG_LEVEL_INFO;
-	options->deadline_ns[STAGE_HELLO] = 30ULL * SECOND_NS;
-	options->deadline_ns[STAGE_SPACE] = 10ULL * SECOND_NS;
-	options->deadline_ns[STAGE_START] = 60ULL * SECOND_NS;
-	options->deadline_ns[STAGE_BUILD] = 60ULL * SECOND_NS;
-	options->deadline_ns[STAGE_VERIFY] = 120ULL * SECOND_NS;
-	options->deadline_ns[STAGE_MEASURE] = 60ULL * SECOND_NS;
-	options->deadline_ns[STAGE_STOP] = 5ULL * SECOND_NS;
-	find_runners(options);
+	memset(settings, 0, sizeof(*settings)); /* all of it: texts are compared as bytes */
+	(void)snprintf(settings->socket, sizeof(settings->socket), "/run/flytuned/flytuned.sock");
+	(void)snprintf(settings->state_dir, sizeof(settings->state_dir), "/var/lib/flytuned");
+	(void)snprintf(settings->group, sizeof(settings->group), "flytune");
+	(void)snprintf(settings->admin_group, sizeof(settings->admin_group), "flytune-admin");
+	settings->runner_idle_ns = 10ULL * SECOND_NS;
+	settings->budget_ns = 30ULL * SECOND_NS;
+	settings->band_ppm = 5000;
+	settings->map_bytes = 16ULL << 30;
+	settings->history_days = 90;
+	settings->history_answers = 64;
+	settings->clients_max = 4096;
+	settings->clients_per_user = 2048;
+	settings->jobs_per_user = 1024;
+	settings->background = SETTINGS_BACKGROUND_IDLE;
+	settings->background_queue = 256;
+	settings->background_load = 20;
+	settings->background_wait_ns = 30ULL * SECOND_NS;
+	settings->log_level = LOG_LEVEL_INFO;
+	settings->deadline_ns[STAGE_HELLO] = 30ULL * SECOND_NS;
+	settings->deadline_ns[STAGE_SPACE] = 10ULL * SECOND_NS;
+	settings->deadline_ns[STAGE_START] = 60ULL * SECOND_NS;
+	settings->deadline_ns[STAGE_BUILD] = 60ULL * SECOND_NS;
+	settings->deadline_ns[STAGE_VERIFY] = 120ULL * SECOND_NS;
+	settings->deadline_ns[STAGE_MEASURE] = 60ULL * SECOND_NS;
+	settings->deadline_ns[STAGE_STOP] = 5ULL * SECOND_NS;
+	find_runners(settings);
 }
 
 /* ---- the command line ---- */
@@ -473,9 +474,9 @@ static void list_flags(struct option *list)
 	size_t count = 0;
 
 	for (size_t i = 0; i < SETTINGS; i++) {
-		if (settings[i].flag != NULL)
+		if (table[i].flag != NULL)
 			list[count++] = (struct option){
-			        settings[i].flag, required_argument, NULL, (int)(FLAG_FIRST + i)};
+			        table[i].flag, required_argument, NULL, (int)(FLAG_FIRST + i)};
 	}
 	memcpy(list + count, others, sizeof(others));
 	count += sizeof(others) / sizeof(others[0]);
@@ -483,31 +484,31 @@ static void list_flags(struct option *list)
 }
 
 static int apply_flag(
-        struct options *options, int flag, const char *value, bool *devices, struct ft_error *error)
+        struct settings *settings, int flag, const char *value, bool *devices, struct ft_error *error)
 {
 	char option[40];
 
 	if (flag == FLAG_RUNNER)
 		return set_keyed(
-		        options, "--runner", "runner", value, "cpu=PATH, hip=PATH or cuda=PATH", error);
+		        settings, "--runner", "runner", value, "cpu=PATH, hip=PATH or cuda=PATH", error);
 	if (flag == FLAG_DEADLINE)
-		return set_keyed(options, "--deadline", "deadline", value,
+		return set_keyed(settings, "--deadline", "deadline", value,
 		        "STAGE=SECONDS for hello, space, start, build, verify, measure or stop", error);
-	(void)snprintf(option, sizeof(option), "--%s", settings[flag].flag);
-	if (settings[flag].type == TYPE_DEVICES) {
+	(void)snprintf(option, sizeof(option), "--%s", table[flag].flag);
+	if (table[flag].type == TYPE_DEVICES) {
 		/* The first replaces what the file says, each further one adds. */
 		if (!*devices)
-			options->device_count = 0;
+			settings->device_count = 0;
 		*devices = true;
-		options->given |= bit_of(&settings[flag]);
-		return add_device(options, option, value, error);
+		settings->given |= bit_of(&table[flag]);
+		return add_device(settings, option, value, error);
 	}
-	return apply(options, &settings[flag], option, value, error);
+	return apply(settings, &table[flag], option, value, error);
 }
 
 /* One walk over the flags: to find those that decide what is read first, then to apply the others. */
-static enum options_outcome walk_flags(struct options *options, int argc, char **argv, bool applies,
-        const char **config, enum options_outcome *asked, struct ft_error *error)
+static enum settings_outcome walk_flags(struct settings *settings, int argc, char **argv, bool applies,
+        const char **config, enum settings_outcome *asked, struct ft_error *error)
 {
 	struct option list[FLAGS + 1];
 	bool devices = false;
@@ -527,51 +528,51 @@ static enum options_outcome walk_flags(struct options *options, int argc, char *
 			        argv[optind - 1]);
 		else if (flag == FLAG_HELP || flag == FLAG_VERSION)
 			return flag == FLAG_HELP ? (void)fputs(usage, stdout),
-			       OPTIONS_DONE      : ((void)puts("flytuned " FLYTUNE_VERSION), OPTIONS_DONE);
+			       SETTINGS_DONE     : ((void)puts("flytuned " FLYTUNE_VERSION), SETTINGS_DONE);
 		else if (flag == FLAG_CONFIG)
 			*config = optarg;
 		else if (flag == FLAG_CHECK_CONFIG || flag == FLAG_CHECK_STORE)
-			*asked = flag == FLAG_CHECK_CONFIG ? OPTIONS_CHECK_CONFIG : OPTIONS_CHECK_STORE;
+			*asked = flag == FLAG_CHECK_CONFIG ? SETTINGS_CHECK_CONFIG : SETTINGS_CHECK_STORE;
 		else if (applies)
-			failed = apply_flag(options, flag, optarg, &devices, error);
+			failed = apply_flag(settings, flag, optarg, &devices, error);
 		if (failed != 0)
-			return OPTIONS_BAD;
+			return SETTINGS_BAD;
 	}
 	if (optind < argc) {
 		(void)ft_fail(
 		        error, FT_E_BAD_VALUE, "unexpected argument %s; see flytuned --help", argv[optind]);
-		return OPTIONS_BAD;
+		return SETTINGS_BAD;
 	}
-	return OPTIONS_RUN;
+	return SETTINGS_RUN;
 }
 
 static int set_read(
         void *data, const char *section, const char *key, const char *value, struct ft_error *error)
 {
-	return options_set(data, section, key, value, error);
+	return settings_set(data, section, key, value, error);
 }
 
-int options_read(struct options *options, const char *path, struct ft_error *error)
+int settings_read(struct settings *settings, const char *path, struct ft_error *error)
 {
-	if (config_file_read(&path, set_read, options, error) != 0)
+	if (config_file_read(&path, set_read, settings, error) != 0)
 		return -1;
 	if (path != NULL)
-		(void)snprintf(options->config, sizeof(options->config), "%s", path);
+		(void)snprintf(settings->config, sizeof(settings->config), "%s", path);
 	return 0;
 }
 
-enum options_outcome options_parse(struct options *options, int argc, char **argv, struct ft_error *error)
+enum settings_outcome settings_parse(struct settings *settings, int argc, char **argv, struct ft_error *error)
 {
-	enum options_outcome asked = OPTIONS_RUN;
-	enum options_outcome outcome;
+	enum settings_outcome asked = SETTINGS_RUN;
+	enum settings_outcome outcome;
 	const char *config = NULL;
 
-	options_init(options);
-	outcome = walk_flags(options, argc, argv, false, &config, &asked, error);
-	if (outcome != OPTIONS_RUN)
+	settings_init(settings);
+	outcome = walk_flags(settings, argc, argv, false, &config, &asked, error);
+	if (outcome != SETTINGS_RUN)
 		return outcome;
-	if (options_read(options, config, error) != 0)
-		return OPTIONS_BAD;
-	outcome = walk_flags(options, argc, argv, true, &config, &asked, error);
-	return outcome == OPTIONS_RUN ? asked : outcome;
+	if (settings_read(settings, config, error) != 0)
+		return SETTINGS_BAD;
+	outcome = walk_flags(settings, argc, argv, true, &config, &asked, error);
+	return outcome == SETTINGS_RUN ? asked : outcome;
 }
