@@ -38,5 +38,5 @@ int ft_problem_admit(const struct ft_kernel *kernel, const struct ft_schema *sch
 {
 	if (ft_schema_complete(schema, given, whole, error) < 0)
 		return -1;
-	return kernel && kernel->check ? kernel->check(whole, error) : 0;
+	return kernel && kernel->check ? kernel->check(kernel, whole, error) : 0;
 }

@@ -145,24 +145,27 @@ struct ft_reference {
 
 struct ft_kernel {
 	const char *name;
-	const struct ft_schema *(*schema)(
-	        const char *device_kind); /* knobs differ by kind; fields never do */
+	const void *own; /* what its functions know of it */
+	/* Knobs differ by kind of device; fields never do. */
+	const struct ft_schema *(*schema)(const struct ft_kernel *kernel, const char *device_kind);
 	/* Relations between fields that a schema cannot say. The problem is whole and each field within its
 	 * bounds. */
-	int (*check)(const struct ft_problem *problem, struct ft_error *error);
+	int (*check)(
+	        const struct ft_kernel *kernel, const struct ft_problem *problem, struct ft_error *error);
 	/* Bytes that one launch reads and writes, for bandwidths; what lies between rows is not in it. */
-	uint64_t (*bytes)(const struct ft_problem *problem);
+	uint64_t (*bytes)(const struct ft_kernel *kernel, const struct ft_problem *problem);
 	/* The analytic default. Never fails for a checked problem. */
-	void (*default_config)(
-	        const struct ft_problem *problem, const struct ft_traits *traits, struct ft_config *config);
+	void (*default_config)(const struct ft_kernel *kernel, const struct ft_problem *problem,
+	        const struct ft_traits *traits, struct ft_config *config);
 	/* All configs for a problem, the default among them. */
-	int (*space)(const struct ft_problem *problem, const struct ft_traits *traits, struct ft_space *space,
-	        struct ft_error *error);
+	int (*space)(const struct ft_kernel *kernel, const struct ft_problem *problem,
+	        const struct ft_traits *traits, struct ft_space *space, struct ft_error *error);
 	/* Whether a config that came from elsewhere is a member of this problem's space (pruned ones are). */
-	int (*check_config)(const struct ft_problem *problem, const struct ft_traits *traits,
-	        const struct ft_config *config, struct ft_error *error);
+	int (*check_config)(const struct ft_kernel *kernel, const struct ft_problem *problem,
+	        const struct ft_traits *traits, const struct ft_config *config, struct ft_error *error);
 	/* Of a checked problem. */
-	void (*tensors)(const struct ft_problem *problem, struct ft_tensors *tensors);
+	void (*tensors)(
+	        const struct ft_kernel *kernel, const struct ft_problem *problem, struct ft_tensors *tensors);
 };
 
 /* ---- on a CPU ---- */

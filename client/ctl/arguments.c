@@ -555,7 +555,7 @@ enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command
 	axes.kernel = words[place];
 	kernel = ft_kernel_find(axes.kernel);
 	/* The fields are the same for every kind of device. */
-	axes.schema = kernel == NULL ? NULL : kernel->schema("cpu");
+	axes.schema = kernel == NULL ? NULL : kernel->schema(kernel, "cpu");
 	axes.axis = calloc(FT_FIELDS_MAX + 1, sizeof *axes.axis);
 	if (axes.axis == NULL)
 		return ctl_short();
@@ -630,7 +630,7 @@ static void explain_field(const struct ft_schema_field_def *field)
 void arguments_explain_kernel(const char *name)
 {
 	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel != NULL; kernel++) {
-		const struct ft_schema *schema = (*kernel)->schema("cpu");
+		const struct ft_schema *schema = (*kernel)->schema(*kernel, "cpu");
 
 		if (name != NULL && strcmp(name, (*kernel)->name) != 0)
 			continue;

@@ -212,7 +212,7 @@ int answer_default(flytune_client *client, const flytune_problem *problem, const
 		snprintf(answer->device, sizeof answer->device, "%s:0", kind);
 	guess_traits(client, kind, &traits);
 	problem_whole(problem, &whole);
-	problem->about->built_in->default_config(&whole, &traits, &config);
-	answer->revision = problem->about->built_in->schema(kind)->revision;
+	problem->about->built_in->default_config(problem->about->built_in, &whole, &traits, &config);
+	answer->revision = problem->about->built_in->schema(problem->about->built_in, kind)->revision;
 	return answer_knobs(&config, answer->knob, &answer->knob_count, error);
 }

@@ -90,8 +90,8 @@ static flytune_problem *make(struct draft *draft)
 	if (built_in == NULL)
 		ft_fail_field(&refusal, FT_E_UNKNOWN_KERNEL, "kernel", draft->kernel,
 		        "one that this library knows while flytuned is away");
-	else if (ft_problem_admit(
-	                 built_in, built_in->schema("cpu"), &draft->given, &draft->whole, &refusal) == 0)
+	else if (ft_problem_admit(built_in, built_in->schema(built_in, "cpu"), &draft->given, &draft->whole,
+	                 &refusal) == 0)
 		admitted = true;
 	if (!admitted)
 		ft_problem_copy(&draft->whole, &draft->given);

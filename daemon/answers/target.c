@@ -31,7 +31,8 @@ int target_admit(struct target *target, struct devices *devices, const char *ker
 int target_default(const struct target *target, struct ft_config *config, struct ft_error *error)
 {
 	if (target->kernel->built_in != NULL) {
-		target->kernel->built_in->default_config(&target->problem, &target->device->traits, config);
+		target->kernel->built_in->default_config(
+		        target->kernel->built_in, &target->problem, &target->device->traits, config);
 		return 0;
 	}
 	if (target->kernel->fallback.count == 0)
@@ -48,8 +49,8 @@ bool target_takes(const struct target *target, struct ft_config *config, struct 
 	if (ft_schema_check_config(&target->kernel->schema, config, &ordered, error) != 0)
 		return false;
 	if (target->kernel->built_in != NULL &&
-	        target->kernel->built_in->check_config(
-	                &target->problem, &target->device->traits, &ordered, error) != 0)
+	        target->kernel->built_in->check_config(target->kernel->built_in, &target->problem,
+	                &target->device->traits, &ordered, error) != 0)
 		return false;
 	ft_config_copy(config, &ordered);
 	return true;
@@ -64,7 +65,8 @@ bool target_tries(const struct target *target, const struct ft_config *config)
 		return true;
 	space = malloc(sizeof(*space));
 	if (space == NULL ||
-	        target->kernel->built_in->space(&target->problem, &target->device->traits, space, NULL) != 0)
+	        target->kernel->built_in->space(target->kernel->built_in, &target->problem,
+	                &target->device->traits, space, NULL) != 0)
 		goto out;
 	for (uint32_t i = 0; i < space->count && !tries; i++)
 		tries = space->pruned[i][0] == '\0' && ft_config_equal(&space->config[i], config);
@@ -92,8 +94,8 @@ uint64_t target_space_hash(const struct target *target)
 	space = malloc(sizeof(*space));
 	state = XXH3_createState();
 	if (space != NULL && state != NULL &&
-	        target->kernel->built_in->space(&target->problem, &target->device->traits, space, NULL) ==
-	                0) {
+	        target->kernel->built_in->space(target->kernel->built_in, &target->problem,
+	                &target->device->traits, space, NULL) == 0) {
 		(void)XXH3_64bits_reset(state);
 		for (uint32_t i = 0; i < space->count; i++) {
 			if (space->pruned[i][0] == '\0')

@@ -530,7 +530,7 @@ struct device_kernel *device_kernel_find(struct device *device, const char *name
 	if (device->state != DEVICE_READY && device->kernel_count < DEVICE_KERNELS_MAX) {
 		const struct ft_kernel *built_in = ft_kernel_find(name);
 		const struct ft_schema *schema =
-		        built_in != NULL ? built_in->schema(device->shown.kind) : NULL;
+		        built_in != NULL ? built_in->schema(built_in, device->shown.kind) : NULL;
 
 		if (schema != NULL) {
 			struct device_kernel *kernel = &device->kernel[device->kernel_count++];

@@ -90,7 +90,7 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 		return -1;
 	kernel->built_in = ft_kernel_find(said->name);
 	if (kernel->built_in != NULL) {
-		const struct ft_schema *own = kernel->built_in->schema(slot->kind);
+		const struct ft_schema *own = kernel->built_in->schema(kernel->built_in, slot->kind);
 
 		if (own == NULL || own->revision != kernel->schema.revision)
 			return ft_fail(error, FT_E_PROTOCOL,

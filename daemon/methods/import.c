@@ -222,7 +222,7 @@ static void find_kernel(struct incoming *in)
 	const struct devices *devices = in->transfer->context->devices;
 
 	in->built_in = ft_kernel_find(in->row.kernel);
-	in->schema = in->built_in != NULL ? in->built_in->schema("cpu") : NULL;
+	in->schema = in->built_in != NULL ? in->built_in->schema(in->built_in, "cpu") : NULL;
 	for (uint32_t i = 0; i < devices->count; i++) {
 		struct device *device = devices->device[i];
 		const struct device_kernel *kernel;
@@ -275,7 +275,7 @@ static int check_foreign_config(const struct incoming *in, const struct ft_confi
 	if (in->built_in == NULL)
 		return ft_schema_check_config(in->schema, given, ordered, error);
 	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
-		const struct ft_schema *schema = in->built_in->schema(settings_kinds[kind]);
+		const struct ft_schema *schema = in->built_in->schema(in->built_in, settings_kinds[kind]);
 
 		if (schema == NULL)
 			continue;
@@ -305,7 +305,8 @@ static int check_config(
 		if (ft_schema_check_config(&in->kernel->schema, config, &ordered, error) != 0)
 			return prefix_field(field, error);
 		if (in->built_in != NULL &&
-		        in->built_in->check_config(&in->whole, &in->device->traits, &ordered, &why) != 0)
+		        in->built_in->check_config(
+		                in->built_in, &in->whole, &in->device->traits, &ordered, &why) != 0)
 			say(in, field, false, "%s", why.message);
 	}
 	*config = ordered;

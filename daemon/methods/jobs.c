@@ -63,7 +63,7 @@ static int check_room(const struct target *target, struct ft_error *error)
 
 	if (built_in == NULL || room == 0)
 		return 0;
-	built_in->tensors(&target->problem, &tensors);
+	built_in->tensors(built_in, &target->problem, &tensors);
 	bytes = ft_tensors_span(&tensors);
 	if (bytes <= room)
 		return 0;

@@ -18,4 +18,4 @@ const struct ft_rows_kernel layernorm_rows = {
         .gpu_check_config = layernorm_gpu_check_config,
 };
 
-FT_ROWS_KERNEL(layernorm, layernorm_rows);
+const struct ft_kernel ft_kernel_layernorm = {.name = "layernorm", FT_ROWS_KERNEL(layernorm_rows)};

@@ -17,4 +17,4 @@ const struct ft_rows_kernel rmsnorm_rows = {
         .gpu_check_config = rmsnorm_gpu_check_config,
 };
 
-FT_ROWS_KERNEL(rmsnorm, rmsnorm_rows);
+const struct ft_kernel ft_kernel_rmsnorm = {.name = "rmsnorm", FT_ROWS_KERNEL(rmsnorm_rows)};

@@ -29,6 +29,11 @@ struct ft_rows ft_rows_unpack(const struct ft_problem *problem)
 	};
 }
 
+static const struct ft_rows_kernel *rows_of(const struct ft_kernel *kernel)
+{
+	return kernel->own;
+}
+
 void ft_rows_tensors(
         const struct ft_rows_kernel *kernel, const struct ft_rows *problem, struct ft_tensors *tensors)
 {
@@ -57,16 +62,25 @@ void ft_rows_tensors(
 		        .stride = problem->n};
 }
 
+void ft_rows_problem_tensors(
+        const struct ft_kernel *kernel, const struct ft_problem *problem, struct ft_tensors *tensors)
+{
+	const struct ft_rows unpacked = ft_rows_unpack(problem);
+
+	ft_rows_tensors(rows_of(kernel), &unpacked, tensors);
+}
+
 static uint64_t weight_bytes(const struct ft_rows_kernel *kernel, const struct ft_rows *problem)
 {
 	return kernel->weights * problem->n * ft_dtype_size(problem->weight);
 }
 
-uint64_t ft_rows_bytes(const struct ft_rows_kernel *kernel, const struct ft_problem *given)
+uint64_t ft_rows_bytes(const struct ft_kernel *kernel, const struct ft_problem *given)
 {
 	const struct ft_rows problem = ft_rows_unpack(given);
 
-	return 2 * problem.m * problem.n * ft_dtype_size(problem.dtype) + weight_bytes(kernel, &problem);
+	return 2 * problem.m * problem.n * ft_dtype_size(problem.dtype) +
+	        weight_bytes(rows_of(kernel), &problem);
 }
 
 /* The most rows whose input, output and weights span no more than the limit. Never 0: one row of the longest
@@ -97,12 +111,12 @@ static int check_numbers(
 	return 0;
 }
 
-int ft_rows_check(const struct ft_rows_kernel *kernel, const struct ft_problem *given, struct ft_error *error)
+int ft_rows_check(const struct ft_kernel *kernel, const struct ft_problem *given, struct ft_error *error)
 {
 	const struct ft_rows problem = ft_rows_unpack(given);
 	char value[32], bound[64];
 
-	if (check_numbers(kernel->cpu, given, error) < 0)
+	if (check_numbers(rows_of(kernel)->cpu, given, error) < 0)
 		return -1;
 	if (problem.weight != problem.dtype && problem.weight != FT_F32) {
 		snprintf(bound, sizeof bound, "the dtype, %s, or f32", ft_dtype_name(problem.dtype));
@@ -115,7 +129,7 @@ int ft_rows_check(const struct ft_rows_kernel *kernel, const struct ft_problem *
 		snprintf(bound, sizeof bound, "at least n, %" PRIu64, problem.n);
 		return ft_fail_field(error, FT_E_BAD_VALUE, "row_stride", value, bound);
 	}
-	uint64_t most = rows_within_limit(kernel, &problem);
+	uint64_t most = rows_within_limit(rows_of(kernel), &problem);
 
 	if (problem.m > most) {
 		snprintf(value, sizeof value, "%" PRIu64, problem.m);
@@ -131,35 +145,36 @@ static bool is_cpu(const char *device_kind)
 	return strcmp(device_kind, "cpu") == 0;
 }
 
-const struct ft_schema *ft_rows_schema(const struct ft_rows_kernel *kernel, const char *device_kind)
+const struct ft_schema *ft_rows_schema(const struct ft_kernel *kernel, const char *device_kind)
 {
-	return is_cpu(device_kind) ? kernel->cpu : kernel->gpu;
+	return is_cpu(device_kind) ? rows_of(kernel)->cpu : rows_of(kernel)->gpu;
 }
 
-void ft_rows_default(const struct ft_rows_kernel *kernel, const struct ft_problem *given,
+void ft_rows_default(const struct ft_kernel *kernel, const struct ft_problem *given,
         const struct ft_traits *traits, struct ft_config *config)
 {
 	const struct ft_rows problem = ft_rows_unpack(given);
 
 	if (is_cpu(traits->kind))
-		ft_rows_cpu_default(kernel->cpu, &problem, ft_rows_bytes(kernel, given), traits, config);
+		ft_rows_cpu_default(
+		        rows_of(kernel)->cpu, &problem, ft_rows_bytes(kernel, given), traits, config);
 	else
-		kernel->gpu_default(&problem, traits, config);
+		rows_of(kernel)->gpu_default(&problem, traits, config);
 }
 
-int ft_rows_space(const struct ft_rows_kernel *kernel, const struct ft_problem *given,
+int ft_rows_space(const struct ft_kernel *kernel, const struct ft_problem *given,
         const struct ft_traits *traits, struct ft_space *space, struct ft_error *error)
 {
 	const struct ft_rows problem = ft_rows_unpack(given);
 
 	space->count = 0;
 	space->default_index = 0;
-	return is_cpu(traits->kind)
-	        ? ft_rows_cpu_space(kernel->cpu, &problem, ft_rows_bytes(kernel, given), traits, space, error)
-	        : kernel->gpu_space(&problem, traits, space, error);
+	return is_cpu(traits->kind) ? ft_rows_cpu_space(rows_of(kernel)->cpu, &problem,
+	                                      ft_rows_bytes(kernel, given), traits, space, error)
+	                            : rows_of(kernel)->gpu_space(&problem, traits, space, error);
 }
 
-int ft_rows_check_config(const struct ft_rows_kernel *kernel, const struct ft_problem *given,
+int ft_rows_check_config(const struct ft_kernel *kernel, const struct ft_problem *given,
         const struct ft_traits *traits, const struct ft_config *config, struct ft_error *error)
 {
 	const struct ft_rows problem = ft_rows_unpack(given);
@@ -167,8 +182,8 @@ int ft_rows_check_config(const struct ft_rows_kernel *kernel, const struct ft_pr
 
 	if (ft_schema_check_config(ft_rows_schema(kernel, traits->kind), config, &ordered, error) < 0)
 		return -1;
-	return is_cpu(traits->kind) ? ft_rows_cpu_check_config(kernel->cpu, traits, &ordered, error)
-	                            : kernel->gpu_check_config(&problem, traits, &ordered, error);
+	return is_cpu(traits->kind) ? ft_rows_cpu_check_config(rows_of(kernel)->cpu, traits, &ordered, error)
+	                            : rows_of(kernel)->gpu_check_config(&problem, traits, &ordered, error);
 }
 
 void ft_rows_config(const struct ft_schema *schema, const int64_t *value, struct ft_config *config)

@@ -63,66 +63,29 @@ struct ft_rows_kernel {
 	        const struct ft_config *config, struct ft_error *error);
 };
 
-/* struct ft_kernel of it, function by function. */
-const struct ft_schema *ft_rows_schema(const struct ft_rows_kernel *kernel, const char *device_kind);
-/* Holds each number to its bounds once more: the schema that admitted the problem may be one that a runner sent, and what
- * follows must neither overflow nor divide by zero. */
-int ft_rows_check(
-        const struct ft_rows_kernel *kernel, const struct ft_problem *problem, struct ft_error *error);
-uint64_t ft_rows_bytes(const struct ft_rows_kernel *kernel, const struct ft_problem *problem);
-void ft_rows_default(const struct ft_rows_kernel *kernel, const struct ft_problem *problem,
-        const struct ft_traits *traits, struct ft_config *config);
-int ft_rows_space(const struct ft_rows_kernel *kernel, const struct ft_problem *problem,
-        const struct ft_traits *traits, struct ft_space *space, struct ft_error *error);
-int ft_rows_check_config(const struct ft_rows_kernel *kernel, const struct ft_problem *problem,
-        const struct ft_traits *traits, const struct ft_config *config, struct ft_error *error);
 void ft_rows_tensors(
         const struct ft_rows_kernel *kernel, const struct ft_rows *problem, struct ft_tensors *tensors);
 
-/* Defines ft_kernel_NAME by `rows`, a struct ft_rows_kernel. */
-#define FT_ROWS_KERNEL(NAME, rows)                                                                          \
-	static const struct ft_schema *NAME##_schema(const char *device_kind)                               \
-	{                                                                                                   \
-		return ft_rows_schema(&(rows), device_kind);                                                \
-	}                                                                                                   \
-	static int NAME##_check(const struct ft_problem *problem, struct ft_error *error)                   \
-	{                                                                                                   \
-		return ft_rows_check(&(rows), problem, error);                                              \
-	}                                                                                                   \
-	static uint64_t NAME##_bytes(const struct ft_problem *problem)                                      \
-	{                                                                                                   \
-		return ft_rows_bytes(&(rows), problem);                                                     \
-	}                                                                                                   \
-	static void NAME##_default(                                                                         \
-	        const struct ft_problem *problem, const struct ft_traits *traits, struct ft_config *config) \
-	{                                                                                                   \
-		ft_rows_default(&(rows), problem, traits, config);                                          \
-	}                                                                                                   \
-	static int NAME##_space(const struct ft_problem *problem, const struct ft_traits *traits,           \
-	        struct ft_space *space, struct ft_error *error)                                             \
-	{                                                                                                   \
-		return ft_rows_space(&(rows), problem, traits, space, error);                               \
-	}                                                                                                   \
-	static int NAME##_check_config(const struct ft_problem *problem, const struct ft_traits *traits,    \
-	        const struct ft_config *config, struct ft_error *error)                                     \
-	{                                                                                                   \
-		return ft_rows_check_config(&(rows), problem, traits, config, error);                       \
-	}                                                                                                   \
-	static void NAME##_tensors(const struct ft_problem *problem, struct ft_tensors *tensors)            \
-	{                                                                                                   \
-		const struct ft_rows unpacked = ft_rows_unpack(problem);                                    \
-		ft_rows_tensors(&(rows), &unpacked, tensors);                                               \
-	}                                                                                                   \
-	const struct ft_kernel ft_kernel_##NAME = {                                                         \
-	        .name = #NAME,                                                                              \
-	        .schema = NAME##_schema,                                                                    \
-	        .check = NAME##_check,                                                                      \
-	        .bytes = NAME##_bytes,                                                                      \
-	        .default_config = NAME##_default,                                                           \
-	        .space = NAME##_space,                                                                      \
-	        .check_config = NAME##_check_config,                                                        \
-	        .tensors = NAME##_tensors,                                                                  \
-	}
+/* The functions of a struct ft_kernel whose `own` is a struct ft_rows_kernel. */
+const struct ft_schema *ft_rows_schema(const struct ft_kernel *kernel, const char *device_kind);
+/* Holds each number to its bounds once more: the schema that admitted the problem may be one that a runner sent, and what
+ * follows must neither overflow nor divide by zero. */
+int ft_rows_check(const struct ft_kernel *kernel, const struct ft_problem *problem, struct ft_error *error);
+uint64_t ft_rows_bytes(const struct ft_kernel *kernel, const struct ft_problem *problem);
+void ft_rows_default(const struct ft_kernel *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, struct ft_config *config);
+int ft_rows_space(const struct ft_kernel *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, struct ft_space *space, struct ft_error *error);
+int ft_rows_check_config(const struct ft_kernel *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config, struct ft_error *error);
+void ft_rows_problem_tensors(
+        const struct ft_kernel *kernel, const struct ft_problem *problem, struct ft_tensors *tensors);
+
+/* The members of a struct ft_kernel that is one of `rows`. */
+#define FT_ROWS_KERNEL(rows)                                                                             \
+	.own = &(rows), .schema = ft_rows_schema, .check = ft_rows_check, .bytes = ft_rows_bytes,        \
+	.default_config = ft_rows_default, .space = ft_rows_space, .check_config = ft_rows_check_config, \
+	.tensors = ft_rows_problem_tensors
 
 /* ---- spaces ---- */
 

@@ -113,7 +113,7 @@ static void write_kernels(struct ft_writer *writer, struct ft_backend *backend)
 	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel; kernel++) {
 		backend->source(backend, (*kernel)->name, source);
 		if (source[0] != '\0')
-			ft_schema_write(writer, (*kernel)->schema(backend->kind), source, NULL);
+			ft_schema_write(writer, (*kernel)->schema(*kernel, backend->kind), source, NULL);
 	}
 }
 
@@ -189,7 +189,7 @@ static int admit(const struct ft_backend *backend, const char *kernel_name, cons
 		return ft_fail_field(error, FT_E_UNKNOWN_KERNEL, "kernel", kernel_name, NULL);
 	if (find_device(backend, device, index, error) < 0)
 		return -1;
-	return ft_problem_admit(*kernel, (*kernel)->schema(backend->kind), given, whole, error);
+	return ft_problem_admit(*kernel, (*kernel)->schema(*kernel, backend->kind), given, whole, error);
 }
 
 static void space(struct server *server, uint64_t id, struct ft_view body)
@@ -210,7 +210,7 @@ static void space(struct server *server, uint64_t id, struct ft_view body)
 	if (ft_decode(&ft_space_request_message, body, request, &error) < 0 ||
 	        admit(server->backend, request->kernel, request->device, &request->problem, &kernel, &device,
 	                &problem, &error) < 0 ||
-	        kernel->space(&problem, &server->backend->device[device].traits, members, &error) < 0)
+	        kernel->space(kernel, &problem, &server->backend->device[device].traits, members, &error) < 0)
 		goto failed;
 	ft_write_array(&list, members->count);
 	for (uint32_t i = 0; i < members->count; i++) {
@@ -349,7 +349,7 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 	int result = 0;
 	if (!member)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep");
-	const struct ft_schema *schema = sweep->kernel->schema(server->backend->kind);
+	const struct ft_schema *schema = sweep->kernel->schema(sweep->kernel, server->backend->kind);
 	for (uint32_t i = 0; i < sweep->count && result == 0; i++)
 		result = read_member(sweep, i, &cursor, schema, member, error);
 	free(member);

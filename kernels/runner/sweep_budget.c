@@ -22,13 +22,14 @@ static const uint64_t audit_whole_bytes = (uint64_t)64 << 20; /* up to so many m
 
 bool run_audits_at_any_rate(const struct run *run)
 {
-	return run->backend->audit && run->sweep->kernel->bytes(&run->sweep->problem) <= audit_whole_bytes;
+	return run->backend->audit &&
+	        run->sweep->kernel->bytes(run->sweep->kernel, &run->sweep->problem) <= audit_whole_bytes;
 }
 
 uint64_t run_audit_launches(const struct run *run)
 {
 	const struct ft_sweep *sweep = run->sweep;
-	uint64_t bytes = sweep->kernel->bytes(&sweep->problem);
+	uint64_t bytes = sweep->kernel->bytes(sweep->kernel, &sweep->problem);
 	if (!run->backend->audit)
 		return 0;
 	if (bytes <= audit_whole_bytes)

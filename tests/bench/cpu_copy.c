@@ -250,7 +250,7 @@ static void race(struct bench *bench, struct entry *entry, size_t count, size_t 
 static void print(const struct bench *bench, const struct ft_kernel *kernel, struct entry *entry,
         size_t count, size_t rounds)
 {
-	double bytes = (double)kernel->bytes(&bench->whole);
+	double bytes = (double)kernel->bytes(kernel, &bench->whole);
 	double copy = (double)(entry[0].median < entry[1].median ? entry[0].median : entry[1].median);
 	enum ft_isa isa[FT_ISAS];
 	double least = (double)(entry[0].least < entry[1].least ? entry[0].least : entry[1].least);
@@ -299,8 +299,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cpu_copy: there is no kernel %s\n", name);
 		goto out;
 	}
-	if (ft_problem_admit(kernel, kernel->schema("cpu"), &given, &bench.whole, &error) < 0 ||
-	        kernel->space(&bench.whole, &traits, space, &error) < 0) {
+	if (ft_problem_admit(kernel, kernel->schema(kernel, "cpu"), &given, &bench.whole, &error) < 0 ||
+	        kernel->space(kernel, &bench.whole, &traits, space, &error) < 0) {
 		fprintf(stderr, "cpu_copy: %s\n", error.message);
 		goto out;
 	}

@@ -34,7 +34,7 @@ static void closed(void *data)
 static void add(struct filler *filler, struct store_batch *batch, uint64_t index)
 {
 	const struct ft_kernel *kernel = &ft_kernel_rmsnorm;
-	const struct ft_schema *schema = kernel->schema(filler->traits.kind);
+	const struct ft_schema *schema = kernel->schema(kernel, filler->traits.kind);
 	struct ft_problem given = {0}, whole;
 	struct store_winner winner = {
 	        .set = true,
@@ -53,7 +53,7 @@ static void add(struct filler *filler, struct store_batch *batch, uint64_t index
 	ft_problem_set_text(&given, "dtype", "bf16", NULL);
 	if (ft_problem_admit(kernel, schema, &given, &whole, &error) != 0)
 		fail(&error);
-	kernel->default_config(&whole, &filler->traits, &winner.config);
+	kernel->default_config(kernel, &whole, &filler->traits, &winner.config);
 	ft_schema_key(schema, &whole, &filler->key.problem);
 	if (store_batch_winner(batch, &filler->key, &whole, &winner) != 0)
 		die("memory");

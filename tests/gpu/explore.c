@@ -40,7 +40,7 @@ static int parse(int argc, char **argv, struct request *request, struct ft_error
 	*request = (struct request){.kernel = argc < 2 ? NULL : ft_kernel_find(argv[1]), .rounds = 7};
 	if (!request->kernel)
 		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "the first word must be a kernel");
-	const struct ft_schema *schema = request->kernel->schema(hip_kind);
+	const struct ft_schema *schema = request->kernel->schema(request->kernel, hip_kind);
 
 	for (int i = 2; i < argc; i++) {
 		const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
@@ -107,14 +107,14 @@ static int product(const struct request *request, const struct ft_traits *traits
 
 	/* The default is always among them, first. */
 	memset(space->pruned, 0, sizeof space->pruned);
-	request->kernel->default_config(&request->problem, traits, &space->config[0]);
+	request->kernel->default_config(request->kernel, &request->problem, traits, &space->config[0]);
 	space->count = 1;
 	space->default_index = 0;
 	for (;;) {
 		struct ft_config config;
 		unsigned k;
 
-		request->kernel->default_config(&request->problem, traits, &config);
+		request->kernel->default_config(request->kernel, &request->problem, traits, &config);
 		for (k = 0; k < request->knobs; k++) {
 			char name[FT_NAME_SIZE];
 			const char *list = strchr(request->knob[k], '=');
@@ -128,7 +128,8 @@ static int product(const struct request *request, const struct ft_traits *traits
 			if (ft_config_set(&config, name, strtoll(list, NULL, 10), error) < 0)
 				return -1;
 		}
-		if (request->kernel->check_config(&request->problem, traits, &config, NULL) == 0) {
+		if (request->kernel->check_config(
+		            request->kernel, &request->problem, traits, &config, NULL) == 0) {
 			if (space->count == FT_SPACE_MAX)
 				return ft_fail(error, FT_E_BAD_VALUE, "more than %d configs", FT_SPACE_MAX);
 			space->config[space->count++] = config;
@@ -301,7 +302,8 @@ static int explore(int argc, char **argv)
 	const struct ft_traits *traits = &backend->device[0].traits;
 
 	if ((request.knobs ? product(&request, traits, space, &error)
-	                   : request.kernel->space(&request.problem, traits, space, &error)) < 0)
+	                   : request.kernel->space(request.kernel, &request.problem, traits, space, &error)) <
+	        0)
 		goto failed;
 	if (request.all)
 		for (uint32_t i = 0; i < space->count; i++)
@@ -330,7 +332,7 @@ static int explore(int argc, char **argv)
 	done = ft_monotonic_ns();
 
 	char text[FT_PROBLEM_TEXT_SIZE];
-	uint64_t bytes = request.kernel->bytes(&request.problem);
+	uint64_t bytes = request.kernel->bytes(request.kernel, &request.problem);
 
 	ft_problem_format(&request.problem, ' ', text, sizeof text);
 	printf("# %s on %s; %s\n", text, backend->device[0].shown.name, backend->method);

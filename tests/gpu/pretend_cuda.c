@@ -139,7 +139,8 @@ static struct arguments arguments_of(const struct module *module, const char *na
 	struct ft_tensors tensors;
 
 	problem_of(module, 1, 0, &problem);
-	ft_kernel_find(kernel_of(module)->name)->tensors(&problem, &tensors);
+	ft_kernel_find(kernel_of(module)->name)
+	        ->tensors(ft_kernel_find(kernel_of(module)->name), &problem, &tensors);
 	return (struct arguments){tensors.count + 3, 1u << (tensors.count + 2)};
 }
 
@@ -289,7 +290,8 @@ static int run_kernel(const struct launch *launch)
 	struct ft_tensors tensors;
 
 	problem_of(module, a[tensor_count], a[tensor_count + 1], &problem);
-	ft_kernel_find(kernel_of(module)->name)->tensors(&problem, &tensors);
+	ft_kernel_find(kernel_of(module)->name)
+	        ->tensors(ft_kernel_find(kernel_of(module)->name), &problem, &tensors);
 	for (unsigned i = 0; i < tensor_count; i++)
 		data[i] = pointer(a[i]);
 	const struct ft_tensor *out = &tensors.tensor[FT_ROWS_OUTPUT];

@@ -405,7 +405,7 @@ static void answer_hello(struct runner *self, const struct ft_envelope *request)
 		ft_write_array(&kernels, 0);
 	} else {
 		ft_write_array(&kernels, 1);
-		ft_schema_write(&kernels, ft_kernel_rmsnorm.schema(script->kind),
+		ft_schema_write(&kernels, ft_kernel_rmsnorm.schema(&ft_kernel_rmsnorm, script->kind),
 		        "0123456789abcdef0123456789abcdef", NULL);
 	}
 	uint32_t more = lies(self, "files") ? 64 : 0;
@@ -460,7 +460,7 @@ static void answer_space(struct runner *self, const struct ft_envelope *request)
 	note(self, "space");
 	reach(self, "space", -1);
 	traits = traits_of(&self->script);
-	if (ft_kernel_rmsnorm.space(&asked.problem, &traits, &self->space, &error)) {
+	if (ft_kernel_rmsnorm.space(&ft_kernel_rmsnorm, &asked.problem, &traits, &self->space, &error)) {
 		fail_request(self, request, &error);
 		return;
 	}

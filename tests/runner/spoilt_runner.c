@@ -65,7 +65,7 @@ static void resolve(
 {
 	struct plan *plan = to;
 	char text[256];
-	ft_kernel_find(kernel.name)->tensors(problem, &plan->tensors);
+	ft_kernel_find(kernel.name)->tensors(ft_kernel_find(kernel.name), problem, &plan->tensors);
 	ft_kernel_cpu_rmsnorm.resolve(problem, config, cores, plan->real);
 	describe(plan, text, sizeof(text));
 	plan->spoilt = strstr(text, "unroll=0") != NULL;

@@ -24,7 +24,8 @@ static struct ft_problem problem_of(int64_t m, int64_t n, const char *dtype, int
 	ft_problem_set_text(&given, "dtype", dtype, NULL);
 	if (stride)
 		ft_problem_set_number(&given, "row_stride", stride, NULL);
-	if (ft_problem_admit(&ft_kernel_rmsnorm, ft_kernel_rmsnorm.schema("cpu"), &given, &whole, &error) < 0)
+	if (ft_problem_admit(&ft_kernel_rmsnorm, ft_kernel_rmsnorm.schema(&ft_kernel_rmsnorm, "cpu"), &given,
+	            &whole, &error) < 0)
 		fail_msg("%s", error.message);
 	return whole;
 }
@@ -483,8 +484,8 @@ static void a_sweep_of_every_type_ends_with_a_winner(void **state)
 		struct ft_sweep_reply reply;
 		struct ft_error error = {0};
 		memset(space, 0, sizeof(*space));
-		assert_int_equal(
-		        ft_kernel_rmsnorm.space(&sweep.problem, &backend->device[0].traits, space, &error),
+		assert_int_equal(ft_kernel_rmsnorm.space(&ft_kernel_rmsnorm, &sweep.problem,
+		                         &backend->device[0].traits, space, &error),
 		        0);
 		assert_int_equal(ft_sweep_init(&sweep, space->count, &error), 0);
 		sweep.default_index = space->default_index;

@@ -37,7 +37,7 @@ static struct device *device_of(uint64_t units)
 	device->key = 1;
 	kernel = &device->kernel[device->kernel_count++];
 	kernel->built_in = &ft_kernel_rmsnorm;
-	kernel->schema = *kernel->built_in->schema("cpu");
+	kernel->schema = *kernel->built_in->schema(kernel->built_in, "cpu");
 	kernel->id = kernel->identity = 1;
 	return device;
 }
@@ -64,7 +64,9 @@ static struct ft_config only_tried_by(const struct target *one, const struct tar
 {
 	static struct ft_space space;
 
-	assert_int_equal(one->kernel->built_in->space(&one->problem, &one->device->traits, &space, NULL), 0);
+	assert_int_equal(one->kernel->built_in->space(
+	                         one->kernel->built_in, &one->problem, &one->device->traits, &space, NULL),
+	        0);
 	for (uint32_t i = 0; i < space.count; i++) {
 		struct ft_config config = space.config[i];
 

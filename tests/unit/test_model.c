@@ -330,7 +330,7 @@ static void check_norm(const char *family, const json_t *norm)
 		fail_msg("%s: there is no such kernel", family);
 		return;
 	}
-	schema = kernel->schema("cpu");
+	schema = kernel->schema(kernel, "cpu");
 	json_object_foreach(json_object_get(norm, "fields"), name, value)
 	{
 		uint32_t i = 0;

@@ -47,7 +47,7 @@ static struct ft_problem whole_of(
 	struct ft_problem problem = given(m, n, dtype, weight, row_stride), whole;
 	struct ft_error error = {.code = ""};
 
-	if (ft_problem_admit(kernel, kernel->schema("cpu"), &problem, &whole, &error) < 0)
+	if (ft_problem_admit(kernel, kernel->schema(kernel, "cpu"), &problem, &whole, &error) < 0)
 		fail_msg("%s", error.message);
 	return whole;
 }
@@ -61,7 +61,8 @@ static void refuses(struct ft_problem problem, const char *code, const char *fie
 		struct ft_error error = {.code = ""};
 
 		assert_int_equal(
-		        ft_problem_admit(kernel, kernel->schema(kinds[i]), &problem, &whole, &error), -1);
+		        ft_problem_admit(kernel, kernel->schema(kernel, kinds[i]), &problem, &whole, &error),
+		        -1);
 		assert_string_equal(error.code, code);
 		assert_string_equal(error.field, field);
 		if (!strstr(error.message, bound) || !strstr(error.message, field))
@@ -109,7 +110,7 @@ static void a_problem_over_2_46_bytes_names_the_most_rows(void **state)
 		        INT64_C(1) << 40, shapes[i].n, shapes[i].dtype, shapes[i].weight, shapes[i].stride);
 		struct ft_problem whole;
 		struct ft_error error = {.code = ""};
-		const struct ft_schema *schema = kernel->schema("cpu");
+		const struct ft_schema *schema = kernel->schema(kernel, "cpu");
 
 		if (ft_problem_admit(kernel, schema, &problem, &whole, &error) == 0) {
 			assert_int_equal(shapes[i].n, 1); /* the only one that fits */
@@ -122,7 +123,7 @@ static void a_problem_over_2_46_bytes_names_the_most_rows(void **state)
 		assert_true(most >= 1);
 		ft_problem_set_number(&problem, "m", most, NULL);
 		assert_int_equal(ft_problem_admit(kernel, schema, &problem, &whole, &error), 0);
-		assert_true(kernel->bytes(&whole) <= UINT64_C(1) << 46);
+		assert_true(kernel->bytes(kernel, &whole) <= UINT64_C(1) << 46);
 		ft_problem_set_number(&problem, "m", most + 1, NULL);
 		assert_int_equal(ft_problem_admit(kernel, schema, &problem, &whole, &error), -1);
 	}
@@ -135,7 +136,7 @@ static void relations_hold_whatever_schema_let_a_problem_pass(void **state)
 	struct ft_problem empty = {.count = 0};
 
 	(void)state;
-	assert_int_equal(kernel->check(&empty, NULL), -1);
+	assert_int_equal(kernel->check(kernel, &empty, NULL), -1);
 	for (size_t i = 0; i < 7; i++) {
 		for (size_t j = 0; j < 7; j++) {
 			for (size_t k = 0; k < 7; k++) {
@@ -144,7 +145,7 @@ static void relations_hold_whatever_schema_let_a_problem_pass(void **state)
 				ft_problem_set_number(&problem, "row_stride", values[k], NULL);
 				bool good = values[i] > 0 && i < 5 && values[j] == 1 && (k == 3 || k == 4);
 
-				assert_int_equal(kernel->check(&problem, NULL) == 0, good);
+				assert_int_equal(kernel->check(kernel, &problem, NULL) == 0, good);
 			}
 		}
 	}
@@ -155,9 +156,9 @@ static void bytes_count_input_output_and_weights_once(void **state)
 	struct ft_problem problem = whole_of(3, 10, "f32", NULL, 16);
 
 	(void)state;
-	assert_int_equal(kernel->bytes(&problem), 2 * 3 * 10 * 4 + rows->weights * 10 * 4);
+	assert_int_equal(kernel->bytes(kernel, &problem), 2 * 3 * 10 * 4 + rows->weights * 10 * 4);
 	problem = whole_of(3, 10, "bf16", "f32", 0);
-	assert_int_equal(kernel->bytes(&problem), 2 * 3 * 10 * 2 + rows->weights * 10 * 4);
+	assert_int_equal(kernel->bytes(kernel, &problem), 2 * 3 * 10 * 2 + rows->weights * 10 * 4);
 }
 
 static void unpacking_gives_every_field_its_place(void **state)
@@ -184,7 +185,7 @@ static void tensors_are_output_input_and_weights(void **state)
 	struct ft_tensors tensors;
 
 	(void)state;
-	kernel->tensors(&problem, &tensors);
+	kernel->tensors(kernel, &problem, &tensors);
 	assert_int_equal(tensors.count, FT_ROWS_WEIGHT + rows->weights);
 	assert_int_equal(tensors.tensor[FT_ROWS_OUTPUT].role, FT_OUTPUT);
 	assert_int_equal(tensors.tensor[FT_ROWS_INPUT].role, FT_INPUT_ROWS);
@@ -235,7 +236,8 @@ static void each_space(void (*visit)(
 				for (size_t l = 0; l < sizeof many_devices / sizeof many_devices[0]; l++) {
 					struct ft_error error = {.code = ""};
 
-					if (kernel->space(&problem, &many_devices[l], space, &error) < 0)
+					if (kernel->space(kernel, &problem, &many_devices[l], space, &error) <
+					        0)
 						fail_msg("%s", error.message);
 					visit(&problem, &many_devices[l], space);
 				}
@@ -267,14 +269,14 @@ static uint64_t rank_of(const struct ft_schema *schema, const struct ft_config *
 static void check_members(
         const struct ft_problem *problem, const struct ft_traits *traits, const struct ft_space *space)
 {
-	const struct ft_schema *schema = kernel->schema(traits->kind);
+	const struct ft_schema *schema = kernel->schema(kernel, traits->kind);
 	uint64_t rank[FT_SPACE_MAX];
 
 	assert_true(space->count >= least);
 	for (uint32_t i = 0; i < space->count; i++) {
 		struct ft_error error = {.code = ""};
 
-		if (kernel->check_config(problem, traits, &space->config[i], &error) < 0)
+		if (kernel->check_config(kernel, problem, traits, &space->config[i], &error) < 0)
 			fail_msg("%s", error.message);
 		rank[i] = rank_of(schema, &space->config[i]);
 		for (uint32_t j = 0; j < i; j++)
@@ -293,7 +295,7 @@ static void check_default(
 {
 	struct ft_config default_config;
 
-	kernel->default_config(problem, traits, &default_config);
+	kernel->default_config(kernel, problem, traits, &default_config);
 	assert_true(space->default_index < space->count);
 	assert_true(ft_config_equal(&space->config[space->default_index], &default_config));
 	assert_string_equal(space->pruned[space->default_index], "");
@@ -311,7 +313,7 @@ static void check_repeatable(
 	static struct ft_space again;
 
 	memset(&again, 0xa5, sizeof again);
-	assert_int_equal(kernel->space(problem, traits, &again, NULL), 0);
+	assert_int_equal(kernel->space(kernel, problem, traits, &again, NULL), 0);
 	assert_int_equal(again.count, space->count);
 	assert_int_equal(again.default_index, space->default_index);
 	assert_memory_equal(again.config, space->config, space->count * sizeof space->config[0]);
@@ -359,7 +361,7 @@ static void usual_problems_have_twelve_configs_to_try(void **state)
 				struct ft_traits traits = {.kind = "cpu", .units = 2, .cache = 8 << 20};
 				uint32_t tried = 0;
 
-				assert_int_equal(kernel->space(&problem, &traits, &space, NULL), 0);
+				assert_int_equal(kernel->space(kernel, &problem, &traits, &space, NULL), 0);
 				for (uint32_t l = 0; l < space.count; l++)
 					tried += space.pruned[l][0] == '\0';
 				assert_true(tried >= 12);
@@ -377,7 +379,7 @@ static void rmsnorms_gpu_space_has_the_twelve_of_the_first_tuner(void **state)
 
 	(void)state;
 	ft_traits_guess("hip", &traits);
-	assert_int_equal(kernel->space(&problem, &traits, &space, NULL), 0);
+	assert_int_equal(kernel->space(kernel, &problem, &traits, &space, NULL), 0);
 	for (size_t i = 0; i < 4; i++) {
 		for (int64_t waves = 0; waves < 3; waves++) {
 			bool found = false;
@@ -411,7 +413,7 @@ static void rmsnorms_default_on_nvidia_follows_what_was_measured(void **state)
 	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
 		struct ft_problem problem = whole_of(row[i].m, row[i].n, "bf16", NULL, 0);
 
-		kernel->default_config(&problem, &cuda, &config);
+		kernel->default_config(kernel, &problem, &cuda, &config);
 		assert_int_equal(ft_config_find(&config, "BLOCK_THREADS")->value, row[i].threads);
 		assert_int_equal(ft_config_find(&config, "ROW_THREADS")->value, row[i].threads);
 		assert_int_equal(ft_config_find(&config, "waves_per_eu")->value, row[i].waves);
@@ -429,25 +431,25 @@ static void configs_outside_the_space_are_refused_by_knob(void **state)
 
 	(void)state;
 	ft_traits_guess("hip", &hip);
-	kernel->default_config(&problem, &cpu, &config);
+	kernel->default_config(kernel, &problem, &cpu, &config);
 	ft_config_set(&config, "threads", 8, NULL);
-	assert_int_equal(kernel->check_config(&problem, &cpu, &config, &error), -1);
+	assert_int_equal(kernel->check_config(kernel, &problem, &cpu, &config, &error), -1);
 	assert_string_equal(error.code, FT_E_BAD_VALUE);
 	assert_string_equal(error.field, "threads");
 	assert_non_null(strstr(error.message, "8 usable cores"));
 	ft_config_set(&config, "threads", 4, NULL);
-	assert_int_equal(kernel->check_config(&problem, &cpu, &config, &error), 0);
+	assert_int_equal(kernel->check_config(kernel, &problem, &cpu, &config, &error), 0);
 	ft_config_set(&config, "threads", 5, NULL);
-	assert_int_equal(kernel->check_config(&problem, &cpu, &config, &error), -1);
+	assert_int_equal(kernel->check_config(kernel, &problem, &cpu, &config, &error), -1);
 
 	/* A CPU's config means nothing to a GPU. */
-	kernel->default_config(&problem, &cpu, &config);
-	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
+	kernel->default_config(kernel, &problem, &cpu, &config);
+	assert_int_equal(kernel->check_config(kernel, &problem, &hip, &config, &error), -1);
 	assert_string_equal(error.code, FT_E_UNKNOWN_KNOB);
 	assert_string_equal(error.field, "threads");
-	kernel->default_config(&problem, &hip, &config);
+	kernel->default_config(kernel, &problem, &hip, &config);
 	ft_config_set(&config, "BLOCK_THREADS", 257, NULL);
-	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
+	assert_int_equal(kernel->check_config(kernel, &problem, &hip, &config, &error), -1);
 	assert_string_equal(error.field, "BLOCK_THREADS");
 }
 
@@ -461,17 +463,17 @@ static void layernorms_gpu_configs_are_each_of_their_own(void **state)
 
 	(void)state;
 	ft_traits_guess("hip", &hip);
-	kernel->default_config(&problem, &hip, &config);
+	kernel->default_config(kernel, &problem, &hip, &config);
 	ft_config_set(&config, "PASSES", 2, NULL);
 	ft_config_set(&config, "WEIGHT", 1, NULL);
-	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
+	assert_int_equal(kernel->check_config(kernel, &problem, &hip, &config, &error), -1);
 	assert_string_equal(error.field, "WEIGHT");
 	ft_config_set(&config, "WEIGHT", 0, NULL);
-	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), 0);
+	assert_int_equal(kernel->check_config(kernel, &problem, &hip, &config, &error), 0);
 	/* 1,024 vectors on 32 threads are 32 each: more than registers hold. */
 	ft_config_set(&config, "ROW_THREADS", 32, NULL);
 	ft_config_set(&config, "PASSES", 1, NULL);
-	assert_int_equal(kernel->check_config(&problem, &hip, &config, &error), -1);
+	assert_int_equal(kernel->check_config(kernel, &problem, &hip, &config, &error), -1);
 	assert_string_equal(error.field, "PASSES");
 }
 
@@ -488,7 +490,7 @@ static void layernorms_default_reads_only_long_rows_twice(void **state)
 		for (int64_t n = 64; n <= 1048576; n *= 4) {
 			struct ft_problem problem = whole_of(512, n, "f32", NULL, 0);
 
-			kernel->default_config(&problem, &traits, &config);
+			kernel->default_config(kernel, &problem, &traits, &config);
 			assert_int_equal(ft_config_find(&config, "PASSES")->value == 2, n > 16384);
 		}
 	}

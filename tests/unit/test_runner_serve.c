@@ -319,10 +319,10 @@ static struct ft_config config_of(size_t index)
 	struct ft_traits traits = {.kind = "cpu", .arch = "none", .units = 2, .cache = 1 << 20};
 	struct ft_space *space = calloc(1, sizeof(*space));
 	assert_non_null(space);
-	assert_int_equal(
-	        ft_problem_admit(&ft_kernel_rmsnorm, ft_kernel_rmsnorm.schema("cpu"), &given, &problem, NULL),
+	assert_int_equal(ft_problem_admit(&ft_kernel_rmsnorm,
+	                         ft_kernel_rmsnorm.schema(&ft_kernel_rmsnorm, "cpu"), &given, &problem, NULL),
 	        0);
-	assert_int_equal(ft_kernel_rmsnorm.space(&problem, &traits, space, NULL), 0);
+	assert_int_equal(ft_kernel_rmsnorm.space(&ft_kernel_rmsnorm, &problem, &traits, space, NULL), 0);
 	assert_true(index < space->count);
 	struct ft_config config = space->config[index];
 	free(space);
@@ -543,7 +543,7 @@ static void hello_tells_devices_identity_and_schema(void **state)
 		assert_true(ft_read_view(&cursor, &view));
 		assert_int_equal(ft_decode(&ft_runner_kernel_message, view, &kernel, NULL), 0);
 		assert_int_equal(ft_schema_read(&kernel, &schema, NULL), 0);
-		assert_string_equal(schema.kernel, ft_kernels[i]->schema("cpu")->kernel);
+		assert_string_equal(schema.kernel, ft_kernels[i]->schema(ft_kernels[i], "cpu")->kernel);
 	}
 	assert_null(ft_kernels[count]);
 	assert_int_equal(link_close(&link), 0);

@@ -249,7 +249,7 @@ static void keys_of_released_problems_never_change(void **state)
 			char hex[33];
 			uint64_t scale;
 
-			key_of(kernel->schema(kinds[kind]), golden[i].problem, hex, &scale);
+			key_of(kernel->schema(kernel, kinds[kind]), golden[i].problem, hex, &scale);
 			assert_string_equal(hex, golden[i].hash);
 			assert_int_equal(scale, golden[i].scale);
 		}
@@ -266,7 +266,7 @@ static void an_explicit_default_has_the_key_of_an_absent_one(void **state)
 	static const char *const different[] = {"m=64 n=4096 dtype=bf16", "m=64 n=4097 dtype=bf16",
 	        "m=64 n=4096 dtype=f16", "m=64 n=4096 dtype=f32", "m=64 n=4096 dtype=bf16 weight_dtype=f32",
 	        "m=64 n=4096 dtype=bf16 row_stride=4097", "m=64 n=4096 dtype=f16 weight_dtype=f32"};
-	const struct ft_schema *schema = ft_kernel_find("rmsnorm")->schema("cpu");
+	const struct ft_schema *schema = ft_kernel_find("rmsnorm")->schema(ft_kernel_find("rmsnorm"), "cpu");
 	char a[33], b[33];
 
 	(void)state;
@@ -379,8 +379,9 @@ static int travel(const struct ft_schema *schema, struct ft_schema *back, struct
 static void a_schema_comes_back_from_the_wire_as_it_was(void **state)
 {
 	static struct ft_schema words;
-	const struct ft_schema *all[] = {&words, &other, ft_kernel_find("rmsnorm")->schema("cpu"),
-	        ft_kernel_find("rmsnorm")->schema("hip")};
+	const struct ft_schema *all[] = {&words, &other,
+	        ft_kernel_find("rmsnorm")->schema(ft_kernel_find("rmsnorm"), "cpu"),
+	        ft_kernel_find("rmsnorm")->schema(ft_kernel_find("rmsnorm"), "hip")};
 
 	(void)state;
 	words = worded();
@@ -530,7 +531,7 @@ static void guessed_traits_are_usable_and_do_not_waver(void **state)
 
 static void admission_checks_schema_and_relations(void **state)
 {
-	const struct ft_schema *schema = ft_kernel_rmsnorm.schema("cpu");
+	const struct ft_schema *schema = ft_kernel_rmsnorm.schema(&ft_kernel_rmsnorm, "cpu");
 	struct ft_problem problem = problem_of("m=2 n=8 dtype=f16 row_stride=7"), whole;
 	struct ft_error error;
 

@@ -15,7 +15,7 @@ static const char *scale_field(const flytune_problem *problem)
 {
 	const struct ft_kernel *kernel = ft_kernel_find(flytune_problem_kernel(problem));
 
-	return kernel == NULL ? "scale" : kernel->schema("cpu")->scale;
+	return kernel == NULL ? "scale" : kernel->schema(kernel, "cpu")->scale;
 }
 
 static void print_answer(const flytune_problem *problem, const struct flytune_answer *answer)

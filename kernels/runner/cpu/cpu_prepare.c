@@ -81,7 +81,7 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 	cpu->code = cpu_find_code(sweep->kernel->name);
 	if (!cpu->code)
 		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "this runner has no %s", sweep->kernel->name);
-	cpu->kernel->tensors(sweep->problem, &cpu->tensors);
+	cpu->kernel->tensors(cpu->kernel, sweep->problem, &cpu->tensors);
 	cpu->seed = sweep->seed;
 	cpu->count = sweep->count;
 	cpu->default_index = sweep->default_index;

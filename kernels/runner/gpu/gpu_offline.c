@@ -71,7 +71,7 @@ static int parse(int argc, char **argv, struct request *request, struct ft_error
 	if (!kernel || !request->code)
 		return ft_fail(
 		        error, FT_E_UNKNOWN_KERNEL, "no kernel is called %s", argc < 3 ? "\"\"" : argv[2]);
-	const struct ft_schema *schema = kernel->schema(hip_kind);
+	const struct ft_schema *schema = kernel->schema(kernel, hip_kind);
 
 	for (int i = 3; i < argc; i++) {
 		const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -109,7 +109,7 @@ static int fill_in(const struct request *request, const struct ft_traits *traits
 {
 	struct ft_config given = {0};
 
-	request->kernel->default_config(&request->problem, traits, config);
+	request->kernel->default_config(request->kernel, &request->problem, traits, config);
 	if (text && text[0] && ft_config_parse(text, &given, error) < 0)
 		return -1;
 	for (uint32_t i = 0; i < given.count; i++) {
@@ -120,7 +120,7 @@ static int fill_in(const struct request *request, const struct ft_traits *traits
 				config->knob[k] = given.knob[i];
 		}
 	}
-	return request->kernel->check_config(&request->problem, traits, config, error);
+	return request->kernel->check_config(request->kernel, &request->problem, traits, config, error);
 }
 
 /* ---- build ---- */
@@ -201,7 +201,7 @@ static json_t *config_json(const struct ft_config *config)
 static void print_built(const struct request *request, const struct ft_traits *traits,
         const struct ft_config *config, const struct gpu_code *code, const struct gpu_about *about)
 {
-	const char *scale = request->kernel->schema(hip_kind)->scale;
+	const char *scale = request->kernel->schema(request->kernel, hip_kind)->scale;
 	struct ft_config default_config;
 	json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f}",
 	        "kernel", request->kernel->name, "symbol", code->symbol, "target",
@@ -228,7 +228,7 @@ static void print_built(const struct request *request, const struct ft_traits *t
 	                (json_int_t)about->step.dynamic_shared, "grid",
 	                json_sprintf("min(ceil(%s / rows_a_block), blocks_at_most)", scale), "arguments",
 	                about->step.arguments));
-	request->kernel->default_config(&request->problem, traits, &default_config);
+	request->kernel->default_config(request->kernel, &request->problem, traits, &default_config);
 	json_object_set_new(all, "default", json_boolean(ft_config_equal(config, &default_config)));
 	json_dumpf(all, stdout, JSON_COMPACT);
 	putchar('\n');
@@ -294,7 +294,7 @@ static int print_space(const struct request *request, const struct ft_traits *tr
 	struct ft_space *space = calloc(1, sizeof *space);
 	struct ft_error error = {0};
 
-	if (!space || request->kernel->space(&request->problem, traits, space, &error) < 0) {
+	if (!space || request->kernel->space(request->kernel, &request->problem, traits, space, &error) < 0) {
 		free(space);
 		return complain(&error);
 	}
