@@ -1,14 +1,11 @@
 #include "daemon/answers/lookup.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-enum { NEAREST_LOOKED_AT = 16, NEAREST_FACTOR = 2 };
+#include "daemon/answers/nearest.h"
+#include "daemon/answers/staleness.h"
 
 const char lookup_source_words[LOOKUP_SOURCES][LOOKUP_WORD_SIZE] = {
         [LOOKUP_PINNED] = "pinned",
@@ -62,19 +59,12 @@ void lookup_times(const struct store_winner *winner, struct ft_answer *answer)
 	answer->tuned_at_ns = winner->tuned_at_ns;
 }
 
-static void take_identity(
-        const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
-{
-	answer->unsettled = !winner->conclusive;
-	memcpy(answer->identity, kernel->identity_hash, sizeof(answer->identity));
-}
-
 static void take_winner(
         const struct device_kernel *kernel, const struct store_winner *winner, struct ft_answer *answer)
 {
 	ft_config_copy(&answer->config, &winner->config);
 	lookup_times(winner, answer);
-	take_identity(kernel, winner, answer);
+	memcpy(answer->identity, kernel->identity_hash, sizeof(answer->identity));
 }
 
 const char *lookup_winner_reason(const struct store_winner *winner)
@@ -94,27 +84,11 @@ int lookup_known(struct store *store, const struct target *target, uint64_t gene
 	return found == 1 && !ft_problem_equal(&known->problem, &target->problem) ? 0 : found;
 }
 
-static bool current(const struct target *target, const struct store_winner *winner)
-{
-	return winner->set && winner->identity == target->kernel->identity && winner->identity != 0;
-}
-
-bool lookup_serves(const struct target *target, struct store_winner *winner)
-{
-	return current(target, winner) && target_takes(target, &winner->config, NULL);
-}
-
-bool lookup_settled(const struct target *target, struct store_winner *winner)
-{
-	return lookup_serves(target, winner) && winner->rule_revision == FT_RULE_REVISION &&
-	        winner->space_hash == target_space_hash(target);
-}
-
 bool lookup_is_settled(struct store *store, const struct target *target)
 {
 	struct store_answer known;
 
-	return lookup_known(store, target, 0, &known, NULL) == 1 && lookup_settled(target, &known.winner);
+	return lookup_known(store, target, 0, &known, NULL) == 1 && winner_is_settled(target, &known.winner);
 }
 
 int lookup_trials(
@@ -138,97 +112,10 @@ int32_t lookup_served(struct store *store, const struct target *target, const st
 
 	if (store_begin(store, NULL) != 0)
 		return -1;
-	if (lookup_known(store, target, 0, &known, NULL) == 1 && lookup_serves(target, &known.winner))
+	if (lookup_known(store, target, 0, &known, NULL) == 1 && winner_serves(target, &known.winner))
 		index = trials_find(trials, &known.winner.config);
 	store_end(store);
 	return index;
-}
-
-/* Whether a config of another size would be tried at this one. Making a space takes longer than all else of a lookup, so
- * what came of it last is remembered, by a hash of all that it depends on but for kernel and device, whose it is. */
-static bool tries_here(const struct target *target, const struct ft_config *config)
-{
-	struct {
-		struct ft_problem_key problem;
-		int64_t value[FT_KNOBS_MAX];
-	} about;
-	uint64_t hash, *place;
-
-	memset(&about, 0, sizeof(about)); /* and what lies between its members */
-	about.problem = target->key.problem;
-	for (uint32_t i = 0; i < config->count; i++)
-		about.value[i] = config->knob[i].value;
-	hash = XXH3_64bits(&about, sizeof(about));
-	for (uint32_t i = 0; i < config->count; i++) {
-		const char *word = config->knob[i].word;
-
-		if (word[0] != '\0')
-			hash = XXH3_64bits_withSeed(word, strlen(word), hash + i);
-	}
-	hash &= ~UINT64_C(1);
-	place = &target->kernel->tried[hash / 2 % DEVICE_TRIED];
-	if ((*place & ~UINT64_C(1)) != hash || *place == 0)
-		*place = hash | target_tries(target, config);
-	return *place & 1;
-}
-
-struct near_search {
-	const struct target *target;
-	struct ft_answer *answer;
-	bool found;
-};
-
-/* Stops at the first neighbour that knows a config which is valid here as well. */
-static bool look_near(void *data, uint64_t scale, const struct store_answer *known)
-{
-	struct near_search *search = data;
-	const struct target *target = search->target;
-	struct ft_problem here;
-	struct ft_config config;
-	bool serves = false;
-
-	/* The key has only a hash: the problem must be the same but for the scale field. */
-	ft_problem_copy(&here, &target->problem);
-	if (ft_problem_set_number(&here, target->kernel->schema.scale, (int64_t)scale, NULL) != 0 ||
-	        !ft_problem_equal(&here, &known->problem))
-		return true;
-	if (current(target, &known->winner)) {
-		ft_config_copy(&config, &known->winner.config);
-		serves = target_takes(target, &config, NULL);
-	}
-	if (!serves) {
-		if (!known->import.set)
-			return true;
-		ft_config_copy(&config, &known->import.config);
-		if (!target_takes(target, &config, NULL))
-			return true;
-	}
-	if (!tries_here(target, &config))
-		return true;
-	/* Times were measured at another size: they say nothing of this one. */
-	if (serves)
-		take_identity(target->kernel, &known->winner, search->answer);
-	search->answer->tuned_at_ns = serves ? known->winner.tuned_at_ns : known->import.at_ns;
-	search->answer->order_class = serves ? known->winner.order_class : known->import.order_class;
-	ft_config_copy(&search->answer->config, &config);
-	search->answer->tuned_scale = scale;
-	search->found = true;
-	return false;
-}
-
-static int answer_nearest(struct store *store, const struct target *target, uint64_t generation,
-        struct ft_answer *answer, bool *found, struct ft_error *error)
-{
-	struct near_search search = {.target = target, .answer = answer};
-	uint64_t here = target->key.problem.scale;
-	uint64_t high = here > UINT64_MAX / NEAREST_FACTOR ? UINT64_MAX : here * NEAREST_FACTOR;
-
-	if (target->kernel->schema.scale[0] != '\0' &&
-	        store_near_answers(store, &target->key, here / NEAREST_FACTOR + here % NEAREST_FACTOR, high,
-	                NEAREST_LOOKED_AT, generation, look_near, &search, error) < 0)
-		return -1;
-	*found = search.found;
-	return 0;
 }
 
 int lookup_without_store(struct store *store, const struct target *target, struct ft_answer *answer,
@@ -298,13 +185,13 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 		}
 		reason = "pinned config is no longer in the space";
 	}
-	if (found > 0 && lookup_serves(target, &known.winner)) {
+	if (found > 0 && winner_serves(target, &known.winner)) {
 		take_winner(target->kernel, &known.winner, answer);
 		basis->source = LOOKUP_TUNED;
 		reason = lookup_winner_reason(&known.winner);
 		goto finish;
 	}
-	if (found > 0 && current(target, &known.winner))
+	if (found > 0 && winner_is_current(target->kernel, &known.winner))
 		reason = "winner is no longer in the space";
 	else if (found > 0 && known.winner.set)
 		reason = stale;
@@ -326,7 +213,7 @@ int lookup_answer(struct store *store, const struct target *target, uint64_t gen
 		}
 		reason = "imported config is not in the space";
 	}
-	if (answer_nearest(store, target, generation, answer, &near, error) != 0)
+	if (nearest_answer(store, target, generation, answer, &near, error) != 0)
 		return -1;
 	if (near) {
 		basis->source = LOOKUP_NEAREST;

@@ -32,11 +32,7 @@ struct lookup_basis {
  * not, -1 error. Call between store_begin and store_end. */
 int lookup_known(struct store *store, const struct target *target, uint64_t generation,
         struct store_answer *known, struct ft_error *error);
-/* Whether a winner is served: it is set, of today's identity, and in today's space. Puts its knobs in the schema's order. */
-bool lookup_serves(const struct target *target, struct store_winner *winner);
-/* And by today's rule the best of all of today's space: there is nothing to sweep. */
-bool lookup_settled(const struct target *target, struct store_winner *winner);
-/* Whether a target has such a winner. Call between store_begin and store_end. */
+/* Whether a target has a winner with which there is nothing to sweep. Call between store_begin and store_end. */
 bool lookup_is_settled(struct store *store, const struct target *target);
 /* The trials of a target's own problem under today's identity; NULL if there are none. 0, or -1. Call between store_begin and
  * store_end. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "daemon/answers/staleness.h"
 #include "daemon/host/timer.h"
 
 enum { STEP = 128, AT_ONCE = 2 };
@@ -15,7 +16,7 @@ static bool count_answer(void *data, const struct store_key *key, const struct s
 	if (!answer->winner.set)
 		return true;
 	kernel = devices_kernel(stale_count->devices, key, &device);
-	stale_count->counted += kernel == NULL || kernel->identity != answer->winner.identity;
+	stale_count->counted += !winner_is_current(kernel, &answer->winner);
 	return true;
 }
 

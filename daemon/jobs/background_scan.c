@@ -1,7 +1,7 @@
 /* The walk through stored answers for those that are stale: they are candidates for background work. */
 #include <string.h>
 
-#include "daemon/answers/lookup.h"
+#include "daemon/answers/staleness.h"
 #include "daemon/jobs/background.h"
 #include "daemon/jobs/internal.h"
 
@@ -74,9 +74,9 @@ static bool look_at(void *data, const struct store_key *key, const struct store_
 	if (target_admit(&target, background->devices, kernel->schema.kernel, device->shown.id,
 	            &answer->problem, NULL) != 0)
 		return true;
-	if (lookup_settled(&target, &winner))
+	if (winner_is_settled(&target, &winner))
 		return true;
-	cause = answer->winner.identity != kernel->identity ? CANDIDATE_UPGRADE : CANDIDATE_GROWN;
+	cause = winner_is_current(kernel, &winner) ? CANDIDATE_GROWN : CANDIDATE_UPGRADE;
 	background_want(background, &target, cause, 0);
 	return true;
 }

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "daemon/answers/lookup.h"
+#include "daemon/answers/staleness.h"
 #include "daemon/jobs/known_trials.h"
 #include "daemon/jobs/winner.h"
 
@@ -70,7 +71,7 @@ static void pick(struct sweep *sweep)
 	        (sweep->trials->trial[index].status != TRIAL_WAITING && !sweep->extended))
 		goto whole;
 	sweep->held = known.winner;
-	if (sweep->check && lookup_serves(&sweep->target, &known.winner)) {
+	if (sweep->check && winner_serves(&sweep->target, &known.winner)) {
 		sweep->picked[index] = true;
 		sweep->picked[sweep->trials->default_index] = true;
 	} else if (sweep->subset && old != NULL) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/answers/lookup.h"
+#include "daemon/answers/staleness.h"
 
 enum {
 	EXPORT_PAGE = 128, /* records looked at in one request */
@@ -34,7 +35,7 @@ static bool fill_row(struct outgoing *out, const struct store_key *key, const st
 	struct ft_row *row = &out->row;
 	const struct device *device;
 	const struct device_kernel *kernel = devices_kernel(out->context->devices, key, &device);
-	bool stale = kernel == NULL || kernel->identity != answer->winner.identity;
+	bool current = winner_is_current(kernel, &answer->winner);
 
 	memset(row, 0, sizeof(*row));
 	row->problem = answer->problem;
@@ -46,7 +47,7 @@ static bool fill_row(struct outgoing *out, const struct store_key *key, const st
 		row->pin = answer->pin.config;
 		row->pinned_at_ns = answer->pin.at_ns;
 	}
-	if (answer->winner.set && (!stale || !answer->import.set)) {
+	if (current || (answer->winner.set && !answer->import.set)) {
 		if (!copy_name(store_name_text(store, STORE_IDENTITY, answer->winner.identity), row->identity,
 		            sizeof(row->identity)))
 			return false;
