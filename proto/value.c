@@ -64,6 +64,45 @@ bool ft_word_valid_n(const char *word, size_t length)
 	        word[0] != '_' && ft_text_valid_n(word, length);
 }
 
+/* How many letters must be changed, put in or left out to make one word of the other; many if one of them is too long for a name. */
+static size_t distance(const char *one, const char *other)
+{
+	size_t row[FT_NAME_SIZE], width = strlen(other);
+
+	if (strlen(one) >= FT_NAME_SIZE || width >= FT_NAME_SIZE)
+		return FT_NAME_SIZE;
+	for (size_t k = 0; k <= width; k++)
+		row[k] = k;
+	for (size_t i = 0; one[i] != '\0'; i++) {
+		size_t before = row[0]++; /* of the row above */
+
+		for (size_t k = 0; k < width; k++) {
+			size_t least = before + (one[i] != other[k]);
+
+			before = row[k + 1];
+			least = least < before + 1 ? least : before + 1;
+			row[k + 1] = least < row[k] + 1 ? least : row[k] + 1;
+		}
+	}
+	return row[width];
+}
+
+const char *ft_meant_word(const char *word, const char *const *names, size_t count)
+{
+	const char *meant = NULL;
+	size_t least = 3;
+
+	for (size_t i = 0; i < count; i++) {
+		size_t away = distance(word, names[i]);
+
+		if (away < least && away < strlen(names[i])) {
+			least = away;
+			meant = names[i];
+		}
+	}
+	return meant;
+}
+
 static int refuse_name(const char *name, struct ft_error *error)
 {
 	char bound[64];

@@ -111,6 +111,8 @@ bool ft_name_valid_n(const char *name, size_t length);
 bool ft_text_valid_n(const char *text, size_t length);
 /* Of a knob: as a text of up to 31 bytes, but that a letter is first, so that no word looks like a number. */
 bool ft_word_valid_n(const char *word, size_t length);
+/* The one of `count` names that was meant by a word that is none of them; NULL if it is like none. */
+const char *ft_meant_word(const char *word, const char *const *names, size_t count);
 
 /* Sets a field, adding it if it is new. Fails on a bad name, too many fields, or a text that is not 1 to 128
  * letters, digits and . _ : + - (so that "name=text name=text" can be taken apart again). */

@@ -105,53 +105,12 @@ bool general_take(struct general *general, int *count, char **words, char *probl
 
 /* ---- words that are none ---- */
 
-enum { WORD_MAX = 31 };
-
-/* How many letters must be changed, put in or left out to make one word of the other. */
-static size_t distance(const char *one, const char *other)
-{
-	size_t row[WORD_MAX + 1], width = strlen(other);
-
-	if (strlen(one) > WORD_MAX || width > WORD_MAX)
-		return WORD_MAX;
-	for (size_t k = 0; k <= width; k++)
-		row[k] = k;
-	for (size_t i = 0; one[i] != '\0'; i++) {
-		size_t before = row[0]++; /* of the row above */
-
-		for (size_t k = 0; k < width; k++) {
-			size_t least = before + (one[i] != other[k]);
-
-			before = row[k + 1];
-			least = least < before + 1 ? least : before + 1;
-			row[k + 1] = least < row[k] + 1 ? least : row[k] + 1;
-		}
-	}
-	return row[width];
-}
-
-const char *meant_word(const char *word, const char *const *names, size_t count)
-{
-	const char *meant = NULL;
-	size_t least = 3;
-
-	for (size_t i = 0; i < count; i++) {
-		size_t away = distance(word, names[i]);
-
-		if (away < least && away < strlen(names[i])) {
-			least = away;
-			meant = names[i];
-		}
-	}
-	return meant;
-}
-
 /* The option of a command, or of all, that was meant by one that there is not; else "". */
-static const char *meant_option(const struct command *command, const char *word, char meant[WORD_MAX + 1])
+static const char *meant_option(const struct command *command, const char *word, char meant[FT_NAME_SIZE])
 {
 	static const char general[] = "socket json generation help version ";
 	const char *names[32], *found;
-	char given[WORD_MAX + 1], list[512], *rest = list;
+	char given[FT_NAME_SIZE], list[512], *rest = list;
 	size_t count = 0;
 
 	meant[0] = '\0';
@@ -162,15 +121,15 @@ static const char *meant_option(const struct command *command, const char *word,
 		if (*name != '\0')
 			names[count++] = name;
 	}
-	found = meant_word(given, names, count);
+	found = ft_meant_word(given, names, count);
 	if (found != NULL)
-		snprintf(meant, WORD_MAX + 1, "%s", found);
+		snprintf(meant, FT_NAME_SIZE, "%s", found);
 	return meant;
 }
 
 bool is_option_of(const struct command *command, const char *word)
 {
-	char name[FT_NAME_SIZE], meant[WORD_MAX + 1];
+	char name[FT_NAME_SIZE], meant[FT_NAME_SIZE];
 
 	snprintf(name, sizeof name, "%s", word + strspn(word, "-"));
 	for (char *letter = name; *letter != '\0'; letter++) {
@@ -182,7 +141,7 @@ bool is_option_of(const struct command *command, const char *word)
 
 enum ctl_exit stray_word(const struct command *command, const char *word)
 {
-	char meant[WORD_MAX + 1];
+	char meant[FT_NAME_SIZE];
 
 	if (word[0] != '-' || word[1] == '\0')
 		return ctl_usage(command, "'%s' is one word too many: %s takes %s", word, command->name,
@@ -321,7 +280,7 @@ static enum ctl_exit add_axis(const struct command *command, struct axes *axes, 
 	struct axis *axis = &axes->axis[axes->count];
 	const char *option = words[at];
 	size_t length = strncmp(option, "--", 2) == 0 ? strcspn(option + 2, "=") : 0;
-	char meant[WORD_MAX + 1];
+	char meant[FT_NAME_SIZE];
 	const char *value;
 
 	if (!field_name(option + 2, length, axis->name))
@@ -401,7 +360,7 @@ static enum ctl_exit find_kernel(
         const struct command *command, const struct own_options *own, int *count, char **words, int *place)
 {
 	enum ctl_exit status = CTL_DONE;
-	char meant[WORD_MAX + 1];
+	char meant[FT_NAME_SIZE];
 	int used;
 
 	for (int i = 0; i < *count; i++) {

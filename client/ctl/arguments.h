@@ -48,8 +48,6 @@ bool is_option_of(const struct command *command, const char *word);
 
 /* A word that a command has no use for: an option that there is not, or one word too many. */
 enum ctl_exit stray_word(const struct command *command, const char *word);
-/* The name of one of `count` that was meant by a word; NULL if it is like none. */
-const char *meant_word(const char *word, const char *const *names, size_t count);
 
 /* A job's number. False unless it is a whole positive number. */
 bool job_number_read(const char *word, uint64_t *number);

@@ -8,7 +8,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/output/json.h"
 #include "client/ctl/output/output.h"
-#include "proto/error.h"
+#include "proto/value.h"
 
 static const struct command *const commands[] = {
         &command_status,
@@ -239,7 +239,7 @@ static enum ctl_exit run_words(int count, char **words)
 	if (command == NULL) {
 		for (size_t i = 0; i < COMMAND_COUNT; i++)
 			names[i] = commands[i]->name;
-		meant = meant_word(words[0], names, COMMAND_COUNT);
+		meant = ft_meant_word(words[0], names, COMMAND_COUNT);
 		return ctl_usage(NULL, "there is no command '%s'%s%s%s", words[0],
 		        meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
 		        meant != NULL ? "?" : "");
