@@ -12,11 +12,23 @@ const char *ft_dtype_name(enum ft_dtype type)
 	return type == FT_BF16 ? "bf16" : "f32";
 }
 
+bool ft_dtype_find(const char *name, enum ft_dtype *type)
+{
+	for (int each = 0; each < FT_DTYPES; each++) {
+		if (strcmp(name, ft_dtype_name(each)) == 0) {
+			*type = each;
+			return true;
+		}
+	}
+	return false;
+}
+
 enum ft_dtype ft_dtype_named(const char *name)
 {
-	if (strcmp(name, "f16") == 0)
-		return FT_F16;
-	return strcmp(name, "bf16") == 0 ? FT_BF16 : FT_F32;
+	enum ft_dtype type = FT_F32;
+
+	ft_dtype_find(name, &type);
+	return type;
 }
 
 double ft_dtype_error(enum ft_dtype type)

@@ -5,17 +5,20 @@
 #ifndef FLYTUNE_KERNELS_ELEMENT_H
 #define FLYTUNE_KERNELS_ELEMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 /* Device sources know the types by these numbers. */
 enum ft_dtype { FT_F32, FT_F16, FT_BF16 };
+enum { FT_DTYPES = FT_BF16 + 1 };
 
 #define FT_INLINE static inline __attribute__((always_inline))
 
 size_t ft_dtype_size(enum ft_dtype type); /* bytes an element */
 const char *ft_dtype_name(enum ft_dtype type);
+bool ft_dtype_find(const char *name, enum ft_dtype *type); /* false: there is no such type */
 /* Of a name that a schema allowed; "f32" where it is none of them. */
 enum ft_dtype ft_dtype_named(const char *name);
 
