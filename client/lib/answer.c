@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "client/lib/words.h"
-#include "kernels/host.h"
 
 #include <flytune/admin.h>
 
@@ -149,70 +148,4 @@ int answer_read(struct ft_view data, const struct connection *connection, struct
 		};
 	}
 	return 0;
-}
-
-/* "cuda:0" is of the kind cuda; a PCI address does not tell. */
-static bool kind_of(const char *device, char kind[16])
-{
-	static const char *const kinds[] = {"cpu", "hip", "cuda"};
-
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-		size_t length = strlen(kinds[i]);
-
-		if (strncmp(device, kinds[i], length) == 0 &&
-		        (device[length] == ':' || device[length] == '\0')) {
-			snprintf(kind, 16, "%s", kinds[i]);
-			return true;
-		}
-	}
-	return false;
-}
-
-static void guess_traits(flytune_client *client, const char *kind, struct ft_traits *traits)
-{
-	pthread_mutex_lock(&client->lock);
-	*traits = client->traits;
-	pthread_mutex_unlock(&client->lock);
-	if (strcmp(traits->kind, kind) == 0)
-		return;
-	ft_traits_guess(kind, traits);
-	pthread_mutex_lock(&client->lock);
-	client->traits = *traits;
-	pthread_mutex_unlock(&client->lock);
-}
-
-int answer_default(flytune_client *client, const flytune_problem *problem, const char *device,
-        const char *reason, struct flytune_answer *answer, struct ft_error *error)
-{
-	struct ft_problem whole;
-	struct ft_traits traits;
-	struct ft_config config;
-	char kind[16], last[FT_DEVICE_ID_SIZE];
-
-	if (!problem->about->admitted) {
-		*error = problem->about->refusal;
-		return -1;
-	}
-	pthread_mutex_lock(&client->lock);
-	memcpy(last, client->last_device, sizeof last);
-	pthread_mutex_unlock(&client->lock);
-	if (!kind_of(device, kind) && !kind_of(last, kind))
-		snprintf(kind, sizeof kind, "%s", client->guessed_kind);
-
-	memset(answer, 0, sizeof *answer);
-	answer->size = sizeof *answer;
-	answer->flags = FLYTUNE_ANSWER_AWAY;
-	answer->source = FLYTUNE_SOURCE_DEFAULT;
-	snprintf(answer->reason, sizeof answer->reason, "%s", reason);
-	if (*device != '\0')
-		snprintf(answer->device, sizeof answer->device, "%s", device);
-	else if (last[0] != '\0')
-		snprintf(answer->device, sizeof answer->device, "%s", last);
-	else
-		snprintf(answer->device, sizeof answer->device, "%s:0", kind);
-	guess_traits(client, kind, &traits);
-	problem_whole(problem, &whole);
-	problem->about->built_in->default_config(problem->about->built_in, &whole, &traits, &config);
-	answer->revision = problem->about->built_in->schema(problem->about->built_in, kind)->revision;
-	return answer_knobs(&config, answer->knob, &answer->knob_count, error);
 }

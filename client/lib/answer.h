@@ -1,4 +1,4 @@
-/* Makes the public answer out of the daemon's, or out of the default where the daemon is away. */
+/* Makes the public answer out of the daemon's. */
 #ifndef FLYTUNE_CLIENT_ANSWER_H
 #define FLYTUNE_CLIENT_ANSWER_H
 
@@ -23,8 +23,5 @@ struct answer_room {
  * NULL. */
 int answer_read(struct ft_view data, const struct connection *connection, struct flytune_answer *answer,
         const struct answer_room *document, struct cache_terms *terms, struct ft_error *error);
-/* The analytic default. Fails if this library does not know the kernel, or the kernel refuses the problem. */
-int answer_default(flytune_client *client, const flytune_problem *problem, const char *device,
-        const char *reason, struct flytune_answer *answer, struct ft_error *error);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/lib/answer.h"
+#include "client/lib/away.h"
 #include "client/lib/cancel.h"
 #include "client/lib/job.h"
 #include "client/lib/outcome.h"
@@ -86,29 +86,6 @@ bool lookup_at_once(flytune_client *client, const struct cache_key *key, struct 
 	return answer_at_once(client, key, &ours) && sized_out(answer, &ours, sizeof ours);
 }
 
-/* While the daemon is away nothing can change an answer, so those that it gave, and did not take back before it went,
- * stand. */
-static bool find_kept(struct lookup *lookup)
-{
-	flytune_client *client = lookup->client;
-	struct cache_hit hit;
-	uint64_t generation = 0;
-
-	if (!cache_find(&client->cache, &lookup->key, &hit))
-		return false;
-	/* A daemon without a board says nothing of changes. */
-	if (client->token[0] == '\0' &&
-	        (hit.terms.serial != 0 ||
-	                atomic_load_explicit(&client->boards.serial, memory_order_relaxed) != 0) &&
-	        check(client, &hit.terms, &generation) == BOARD_CHANGED)
-		return false;
-	if (!copy(&hit, generation, &lookup->answer))
-		return false;
-	cache_count(&client->cache, &hit);
-	lookup->answer.flags |= FLYTUNE_ANSWER_AWAY;
-	return true;
-}
-
 /* Calls that were answered without the daemon since it was last asked: they ride along. */
 static uint32_t take_repeats(struct lookup *lookup)
 {
@@ -144,27 +121,6 @@ void lookup_keep(struct lookup *lookup, struct cache_terms *terms)
 }
 
 /* ---- asking ---- */
-
-int lookup_alone(struct lookup *lookup, struct ft_error *error)
-{
-	char reason[sizeof error->code];
-
-	if (find_kept(lookup))
-		return 0;
-	if (lookup->client->token[0] != '\0') {
-		char why[200];
-
-		snprintf(why, sizeof why, "%s", error->message);
-		return ft_fail(error, FT_E_GENERATION, "the answers of generation %s cannot be had: %s",
-		        lookup->client->token, why);
-	}
-	/* The cause stands unless the problem itself is at fault. */
-	if (lookup->key.problem->about->built_in == NULL)
-		return -1;
-	snprintf(reason, sizeof reason, "%s", error->code);
-	return answer_default(
-	        lookup->client, lookup->key.problem, lookup->key.device, reason, &lookup->answer, error);
-}
 
 void lookup_prepare(struct lookup *lookup, struct ft_lookup_request *request)
 {
@@ -207,7 +163,7 @@ int lookup_ask(struct lookup *lookup, struct ft_error *error)
 		lookup_unheard(lookup, (uint32_t)request.repeats);
 	else if (outcome_is_callers(error))
 		return -1;
-	return lookup_alone(lookup, error);
+	return away_answer(client, &lookup->key, &lookup->answer, error);
 }
 
 /* ---- FLYTUNE_AUTOTUNE=1 ---- */
@@ -304,7 +260,7 @@ static enum flytune_result answer_asking(flytune_client *client, const struct ca
 
 	client_enter(client);
 	if (client->autotune == FLYTUNE_AUTOTUNE_NEVER) {
-		failed = answer_default(
+		failed = away_default(
 		        client, key->problem, key->device, "autotune is off", &lookup.answer, &error);
 		lookup.answer.flags = 0;
 	} else {

@@ -21,9 +21,7 @@ void lookup_prepare(struct lookup *lookup, struct ft_lookup_request *request);
 void lookup_unheard(struct lookup *lookup, uint32_t repeats);
 /* Keeps the answer that the daemon gave. */
 void lookup_keep(struct lookup *lookup, struct cache_terms *terms);
-/* The answer while the daemon is away for the reason in `error`, which is the failure if there is none. */
-int lookup_alone(struct lookup *lookup, struct ft_error *error);
-/* Asks the daemon; where it is away, lookup_alone. */
+/* Asks the daemon; where it is away, away_answer. */
 int lookup_ask(struct lookup *lookup, struct ft_error *error);
 
 /* FLYTUNE_AUTOTUNE=1: the full sweep of a problem, once a client. */

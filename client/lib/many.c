@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/lib/answer.h"
+#include "client/lib/away.h"
 #include "client/lib/cancel.h"
 #include "client/lib/lookup.h"
 #include "client/lib/outcome.h"
@@ -96,7 +97,8 @@ static void answer_alone(
 		if (outcome_is_callers(why))
 			failed(many, &first[i], why);
 		else
-			conclude(many, &first[i], &lookup, lookup_alone(&lookup, &error), &error);
+			conclude(many, &first[i], &lookup,
+			        away_answer(lookup.client, &lookup.key, &lookup.answer, &error), &error);
 	}
 }
 
@@ -130,7 +132,8 @@ static int take_answer(struct many *many, const struct connection *connection, s
 		if (outcome_is_callers(&refusal))
 			failed(many, asked, &refusal);
 		else
-			conclude(many, asked, &lookup, lookup_alone(&lookup, &refusal), &refusal);
+			conclude(many, asked, &lookup,
+			        away_answer(lookup.client, &lookup.key, &lookup.answer, &refusal), &refusal);
 		return 0;
 	}
 	if (answer_read(data, connection, &lookup.answer, NULL, &terms, error) != 0)
@@ -267,8 +270,8 @@ static void answer_defaults(struct many *many)
 
 	for (size_t i = 0; i < many->count; i++) {
 		lookup_of(many, &many->asked[i], &lookup);
-		result = answer_default(many->client, lookup.key.problem, lookup.key.device,
-		        "autotune is off", &lookup.answer, &error);
+		result = away_default(many->client, lookup.key.problem, lookup.key.device, "autotune is off",
+		        &lookup.answer, &error);
 		lookup.answer.flags = 0;
 		conclude(many, &many->asked[i], &lookup, result, &error);
 	}
