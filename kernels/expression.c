@@ -47,6 +47,12 @@ void ft_note_add_part(struct note *note, const char *text, size_t length)
 	}
 }
 
+void ft_note_add_types(struct note *note)
+{
+	for (int type = 0; type < FT_DTYPES; type++)
+		ft_note_add(note, "%s%s", type == 0 ? "; types are " : ", ", ft_dtype_name(type));
+}
+
 void ft_note_refuse(const struct note *note, struct ft_error *error)
 {
 	(void)ft_fail(error, FT_E_BAD_VALUE, "%s", note->text);
@@ -99,9 +105,8 @@ static void fail_step(const struct ft_expression *expression, const struct step 
 		ft_note_add(&note, " takes 1 or more, not %" PRId64, operand[0].number);
 		break;
 	case OP_SIZEOF:
-		ft_note_add(&note, " takes a type, not \"%s\"; known are", operand[0].text);
-		for (int type = 0; type < FT_DTYPES; type++)
-			ft_note_add(&note, "%s%s", type == 0 ? " " : ", ", ft_dtype_name(type));
+		ft_note_add(&note, " takes a type, not \"%s\"", operand[0].text);
+		ft_note_add_types(&note);
 		break;
 	case OP_DIVIDE:
 	case OP_REMAINDER:

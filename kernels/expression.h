@@ -73,7 +73,7 @@ enum ft_expression_type { FT_EXPRESSION_NUMBER, FT_EXPRESSION_CONDITION, FT_EXPR
 struct ft_expression;
 
 /* `wanted` is the type that it must have. Takes time in proportion to the text, up to the bound; what is longer is refused at
- * once. The caller frees *expression, which keeps nothing of text and scope. */
+ * once. Up to 80 KiB of stack, where it is nested deep. The caller frees *expression, which keeps nothing of text and scope. */
 int ft_expression_parse(const char *text, const struct ft_scope *scope, enum ft_expression_type wanted,
         struct ft_expression **expression, struct ft_error *error);
 void ft_expression_free(struct ft_expression *expression); /* NULL: nothing */

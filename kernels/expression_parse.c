@@ -87,7 +87,7 @@ static void copy_name(const struct parser *parser, const struct operand *name, c
 	snprintf(copy, FT_NAME_SIZE + 1, "%.*s", (int)(name->to - name->from), parser->text + name->from);
 }
 
-/* There is no such name, function or type. */
+/* There is no such name or function. */
 static bool unknown(const struct parser *parser, const struct operand *name, const char *kind,
         const char *const *names, size_t count)
 {
@@ -102,11 +102,7 @@ static bool unknown(const struct parser *parser, const struct operand *name, con
 	if (meant != NULL)
 		ft_note_add(&note, "; did you mean \"%s\"?", meant);
 	for (size_t i = 0; meant == NULL && i < count; i++)
-		ft_note_add(&note, "%s%s",
-		        i == 0                  ? "; known are "
-		                : i + 1 < count ? ", "
-		                                : " and ",
-		        names[i]);
+		ft_note_add(&note, "%s%s", i == 0 ? "; known are " : ", ", names[i]);
 	ft_note_refuse(&note, parser->error);
 	return false;
 }
@@ -136,11 +132,22 @@ static bool read_slot(struct parser *parser, struct operand *name)
 	return emit(parser, OP_SLOT, name->from, slot, is_text);
 }
 
+static bool unknown_type(const struct parser *parser, const struct operand *name)
+{
+	struct note note = ft_parser_note(parser, name->from);
+
+	ft_note_add(&note, "there is no name or type ");
+	ft_note_add_part(&note, parser->text + name->from, name->to - name->from);
+	ft_note_add_types(&note);
+	ft_note_refuse(&note, parser->error);
+	return false;
+}
+
 /* Behind the bracket of sizeof: a type by its name, or a text. */
 static bool read_sizeof(struct parser *parser, const struct operand *call)
 {
 	struct operand name = {.from = parser->from, .to = parser->to};
-	const char *names[FT_DTYPES + FT_SCOPE_MAX], *behind = parser->text + parser->to;
+	const char *behind = parser->text + parser->to;
 	enum ft_dtype type;
 	char copy[FT_NAME_SIZE + 1];
 
@@ -150,13 +157,10 @@ static bool read_sizeof(struct parser *parser, const struct operand *call)
 		        take(parser, TOKEN_CLOSE, "\")\" or an operator") &&
 		        emit(parser, OP_SIZEOF, call->from, 0, 0);
 	copy_name(parser, &name, copy);
-	if (ft_dtype_find(copy, &type))
-		return ft_parser_next(parser) && take(parser, TOKEN_CLOSE, "\")\"") &&
-		        emit(parser, OP_NUMBER, call->from, 0, (int64_t)ft_dtype_size(type));
-	for (int each = 0; each < FT_DTYPES; each++)
-		names[each] = ft_dtype_name(each);
-	memcpy(names + FT_DTYPES, parser->scope->name, parser->scope->count * sizeof(names[0]));
-	return unknown(parser, &name, "name or type", names, FT_DTYPES + parser->scope->count);
+	if (!ft_dtype_find(copy, &type))
+		return unknown_type(parser, &name);
+	return ft_parser_next(parser) && take(parser, TOKEN_CLOSE, "\")\"") &&
+	        emit(parser, OP_NUMBER, call->from, 0, (int64_t)ft_dtype_size(type));
 }
 
 static bool read_call(struct parser *parser, const struct operand *name)
@@ -396,7 +400,7 @@ static bool choice(struct parser *parser, struct operand *operand)
 static struct ft_expression *expression_of(struct parser *parser, enum ft_expression_type type)
 {
 	size_t steps = (parser->count + 1) * sizeof(struct step), size = parser->length + 1;
-	struct ft_expression *expression = malloc(sizeof(*expression) + steps + 2 * size);
+	struct ft_expression *expression = calloc(1, sizeof(*expression) + steps + 2 * size);
 	char *text, *words;
 
 	if (expression == NULL)

@@ -71,6 +71,7 @@ struct note {
 void ft_note_add(struct note *note, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A part of an expression in quotes: the first bytes of it if it is long, and on one line. */
 void ft_note_add_part(struct note *note, const char *text, size_t length);
+void ft_note_add_types(struct note *note); /* those that sizeof knows */
 /* Makes it an error. */
 void ft_note_refuse(const struct note *note, struct ft_error *error);
 

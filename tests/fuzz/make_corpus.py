@@ -263,6 +263,27 @@ def models():
         keep("model", name, text, piece=None)
 
 
+def expressions():
+    numbers = struct.pack("<5q", 7, 4096, 128, 132, 3)
+    edges = struct.pack("<5q", 2**63 - 1, -2**63, 0, -1, 2**62 + 1)
+    for name, text in (
+            ("launch", "ceildiv(m * n, BLOCK) * (dtype in ('f16', 'bf16') ? 2 : 1)"), ("bytes", "2 * m * n * sizeof(dtype) + n * 4"),
+            ("rule", "BLOCK <= n and n % BLOCK == 0 or not kind == 'cpu'"), ("word", "n > 1024 ? 'rows' : layout"),
+            ("choices", "m > 4 ? m > 5 ? 1 : 2 : n < 3 ? 3 : 4"), ("logs", "log2(pow2ceil(n)) + log2(m) - -BLOCK"),
+            ("least", "min(m, n, BLOCK, units, min) - max(m, n)"), ("texts", "dtype != kind and layout == \"\""),
+            ("not-in", "not m not in (1, n, BLOCK / units)"), ("conditions", "(m < n) == (n >= BLOCK) != (1 > 2)"),
+            ("quotient", "m / units + n % units"), ("product", "m * n * BLOCK"), ("sign", "---m - - -9223372036854775808"),
+            ("type", "sizeof(f32) + sizeof('bf16') + sizeof(kind)"), ("chain", "m < n < BLOCK"), ("unknown", "blok * frob(m)"),
+            ("mixed", "m + dtype == 'x' ? 1 : 'y'"), ("c-words", "m == 1 && n == 2 || !m"), ("number-large", "9223372036854775808"),
+            ("number-hex", "0x10 + 1.5 + 010"), ("unclosed", "dtype == 'f16"), ("escapes", "dtype == '\x1b[2J' @ \x7f"),
+            ("utf8", "m \u00e4 + '\u00e4'"), ("deep", "(" * 70 + "m"), ("deep-choice", "m < 1 ? 1 : " * 66 + "2"), ("signs", "-" * 64 + "m"),
+            ("many", "m" + " + 1" * 300), ("long", " " * 4096 + "m"), ("most", " " * 4095 + "m"), ("empty", ""), ("space", " \t\r\n")):
+        keep("expression", name, text.encode() + b"\0" + numbers, piece=None)
+    for name, text in (("overflow", "m + n * BLOCK"), ("zero", "n % BLOCK + m / BLOCK"), ("smallest", "n / units"), ("largest", "pow2ceil(min)"),
+                       ("negative", "ceildiv(units, m) + log2(n)"), ("members", "m in (n, BLOCK, 9223372036854775807)")):
+        keep("expression", name, text.encode() + b"\0" + edges, piece=None)
+
+
 def main():
     readers()
     requests()
@@ -270,6 +291,7 @@ def main():
     configs()
     imports()
     models()
+    expressions()
     return 0
 
 

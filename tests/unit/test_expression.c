@@ -1,13 +1,14 @@
-/* Expressions: a table of what they give and how they are refused; each bound, at it and one over; random ones against a naive
- * evaluation of their trees in 128 bits, which knows nothing of text and steps. */
+/* Expressions: tables of what they give and how they are refused; each bound, at it and one over. */
 #include "tests/unit/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "kernels/expression.h"
+#include "proto/value.h"
 
 /* Names and their values, in the order of their slots. */
 static const struct {
@@ -267,11 +268,11 @@ static void bad_text_is_refused_where_it_stands(void **state)
 	        {"blok + 1", 1, "there is no name \"blok\"; did you mean \"block\"?"},
 	        {"frobnicate * 2", 1,
 	                "there is no name \"frobnicate\"; known are m, n, zero, minus, large, least, dtype, "
-	                "kind, min and block"},
+	                "kind, min, block"},
 	        {"mim(m, n)", 1, "there is no function \"mim\"; did you mean \"min\"?"},
 	        {"sin(m)", 1, "there is no function \"sin\"; did you mean \"min\"?"},
-	        {"sizeof(bf61)", 8, "there is no name or type \"bf61\"; did you mean \"bf16\"?"},
-	        {"sizeof(int)", 8, "there is no name or type \"int\"; did you mean \"kind\"?"},
+	        {"sizeof(bf61)", 8, "there is no name or type \"bf61\"; types are f32, f16, bf16"},
+	        {"sizeof(int)", 8, "there is no name or type \"int\"; types are f32, f16, bf16"},
 	        {"sizeof(m)", 8, "\"m\" is a number; it must be a text"},
 	        {"sizeof(bf16, f16)", 12, "found \",\", expected \")\""},
 	        {"sizeof()", 8, "found \")\", expected a value"},
@@ -347,7 +348,7 @@ static void bad_text_is_refused_where_it_stands(void **state)
 	         "+ 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1",
 	                "column 89 of \"1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + x + 1 + 1 + 1 + 1 + 1 + 1 + 1 + "
 	                "...\": there is no name \"x\"; known are m, n, zero, minus, large, least, dtype, "
-	                "kind, min and block"},
+	                "kind, min, block"},
 	        {"dtype == "
 	         "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'",
@@ -360,7 +361,7 @@ static void bad_text_is_refused_where_it_stands(void **state)
 	                "column 1 of "
 	                "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...\": there is "
 	                "no name \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...\"; "
-	                "known are m, n, zero, minus, large, least, dtype, kind, min and block"},
+	                "known are m, n, zero, minus, large, least, dtype, kind, min, block"},
 	};
 
 	(void)state;
@@ -391,7 +392,7 @@ static void what_cannot_be_computed_is_said_with_the_values(void **state)
 	        {"4 * log2(m - 7)", "\"log2(m - 7)\" takes 1 or more, not 0: m=7; in \"4 * log2(m - 7)\""},
 	        {"pow2ceil(large)", "\"pow2ceil(large)\" overflows 64 bits: large=9223372036854775807"},
 	        {"sizeof(kind) * m",
-	                "\"sizeof(kind)\" takes a type, not \"cuda\"; known are f32, f16, bf16: kind=cuda; "
+	                "\"sizeof(kind)\" takes a type, not \"cuda\"; types are f32, f16, bf16: kind=cuda; "
 	                "in \"sizeof(kind) * m\""},
 	        {"m + n + zero + minus + large + m + n + zero + minus + large + m + n + zero + minus + large",
 	                "\"m + n + zero + minus + large\" overflows 64 bits: m=7, n=4096, zero=0, minus=-7, "
@@ -403,6 +404,228 @@ static void what_cannot_be_computed_is_said_with_the_values(void **state)
 	ROWS_HOLD(rows, FT_EXPRESSION_NUMBER);
 }
 
+/* ---- bounds ---- */
+
+/* `count` times one text between two others; at most 64 KiB. */
+static const char *repeated(const char *before, const char *part, size_t count, const char *after)
+{
+	static char text[1 << 16];
+	size_t length = (size_t)snprintf(text, sizeof(text), "%s", before);
+
+	for (size_t i = 0; i < count; i++)
+		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s", part);
+	length += (size_t)snprintf(text + length, sizeof(text) - length, "%s", after);
+	assert_true(length < sizeof(text));
+	return text;
+}
+
+static void gives(const char *text, enum ft_expression_type type, const char *expected)
+{
+	rows_hold(&(struct row){text, expected}, 1, type);
+}
+
+static void is_refused(const char *text, enum ft_expression_type type, const char *message)
+{
+	char result[512];
+
+	outcome(text, type, result, sizeof(result));
+	if (strstr(result, message) == NULL)
+		fail_msg("%s\n  gives    %s\n  expected %s", text, result, message);
+}
+
+static void each_bound_holds_at_it_and_one_over(void **state)
+{
+	static const char nested[] = "it is nested more than 64 deep",
+	                  many[] = "it has more than 512 operands and operators";
+	char text[512];
+
+	(void)state;
+	gives(repeated("", " ", FT_EXPRESSION_MAX - 1, "m"), FT_EXPRESSION_NUMBER, "7");
+	is_refused(repeated("", " ", FT_EXPRESSION_MAX, "m"), FT_EXPRESSION_NUMBER,
+	        "it is longer than 4096 bytes");
+
+	gives(repeated("-m", " + 1", 255, ""), FT_EXPRESSION_NUMBER, "248");
+	is_refused(repeated("--m", " + 1", 255, ""), FT_EXPRESSION_NUMBER, many);
+	gives(repeated("m in (7", ", 2", 254, ")"), FT_EXPRESSION_CONDITION, "true");
+	gives(repeated("m in (1", ", 2", 254, ")"), FT_EXPRESSION_CONDITION, "false");
+	is_refused(repeated("m in (1", ", 2", 255, ")"), FT_EXPRESSION_CONDITION, many);
+	is_refused(repeated("m not in (1", ", 2", 254, ")"), FT_EXPRESSION_CONDITION, many);
+	is_refused(repeated("m > 1 ? 1", " + 1", 254, " : 1"), FT_EXPRESSION_NUMBER, many);
+
+	snprintf(text, sizeof(text), "%s", repeated("", "(", 64, "m"));
+	gives(repeated(text, ")", 64, ""), FT_EXPRESSION_NUMBER, "7");
+	snprintf(text, sizeof(text), "%s", repeated("", "(", 65, "m"));
+	is_refused(repeated(text, ")", 65, ""), FT_EXPRESSION_NUMBER, nested);
+	gives(repeated("", "-", 64, "m"), FT_EXPRESSION_NUMBER, "7");
+	is_refused(repeated("", "-", 65, "m"), FT_EXPRESSION_NUMBER, nested);
+	gives(repeated("", "not ", 64, "m == 7"), FT_EXPRESSION_CONDITION, "true");
+	is_refused(repeated("", "not ", 65, "m == 7"), FT_EXPRESSION_CONDITION, nested);
+	gives(repeated("", "m < 7 ? 1 : ", 64, "2"), FT_EXPRESSION_NUMBER, "2");
+	is_refused(repeated("", "m < 7 ? 1 : ", 65, "2"), FT_EXPRESSION_NUMBER, nested);
+	is_refused(repeated("", "m < 7 ? ", 65, "2"), FT_EXPRESSION_NUMBER, nested);
+	is_refused(repeated("", "max(", 65, "2"), FT_EXPRESSION_NUMBER, nested);
+	is_refused(repeated("", "m in (", 65, "2"), FT_EXPRESSION_CONDITION, nested);
+	is_refused(repeated("", "sizeof(", 65, "2"), FT_EXPRESSION_NUMBER, nested);
+	/* Where it is deep side by side, nothing is nested in the other. */
+	snprintf(text, sizeof(text), "%s", repeated("(((m))) * 0", " + (((m)))", 20, ""));
+	gives(text, FT_EXPRESSION_NUMBER, "140");
+
+	gives(repeated("dtype == '", "x", FT_TEXT_SIZE - 1, "'"), FT_EXPRESSION_CONDITION, "false");
+	is_refused(repeated("dtype == '", "x", FT_TEXT_SIZE, "'"), FT_EXPRESSION_CONDITION,
+	        "expected a text of at most 128 bytes");
+}
+
+/* As many values wait at once as can: what they wait for must be in the stack. */
+static void the_stack_holds_all_that_waits(void **state)
+{
+	char text[FT_EXPRESSION_MAX];
+
+	(void)state;
+	snprintf(text, sizeof(text), "%s", repeated("", "1 + 1 * max(1, ", 64, "1"));
+	gives(repeated(text, ")", 64, ""), FT_EXPRESSION_NUMBER, "65");
+	snprintf(text, sizeof(text), "%s", repeated("", "(1 == 0 + 1 * max(1, ", 31, "1"));
+	gives(repeated(text, ") ? 1 : 0)", 31, ""), FT_EXPRESSION_NUMBER, "1");
+}
+
+/* Nothing behind the bound is read, however long it is. */
+static void a_text_without_end_is_refused_at_once(void **state)
+{
+	struct ft_scope scope = scope_of_known();
+	struct ft_expression *expression;
+	struct ft_error error;
+	size_t size = (size_t)2 * FT_EXPRESSION_MAX;
+	char *text = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	assert_ptr_not_equal(text, MAP_FAILED);
+	memset(text, '1', size);
+	assert_int_equal(mprotect(text + size, size, PROT_NONE), 0);
+	assert_int_equal(ft_expression_parse(text, &scope, FT_EXPRESSION_NUMBER, &expression, &error), -1);
+	assert_string_equal(error.message, "it is longer than 4096 bytes");
+	assert_int_equal(munmap(text, 2 * size), 0);
+}
+
+static void a_scope_takes_64_names_once(void **state)
+{
+	static char names[FT_SCOPE_MAX + 1][FT_NAME_SIZE];
+	union ft_expression_value slots[FT_SCOPE_MAX] = {{.number = 0}};
+	struct ft_scope scope = {.count = 0};
+	struct ft_expression *expression;
+	struct ft_error error;
+	int64_t number;
+
+	(void)state;
+	assert_int_equal(ft_scope_add(&scope, "a234567890123456789012345678901", false, &error), 0);
+	for (uint32_t i = 1; i <= FT_SCOPE_MAX; i++) {
+		snprintf(names[i], sizeof(names[i]), "name_%u", i);
+		assert_int_equal(ft_scope_add(&scope, names[i], false, &error), i < FT_SCOPE_MAX ? 0 : -1);
+	}
+	assert_string_equal(error.message, "name_64 is one name too many; there may be 64");
+	assert_int_equal(ft_scope_add(&scope, "name_7", true, &error), -1);
+	assert_string_equal(error.message, "the name name_7 is taken");
+	assert_int_equal(ft_scope_add(&scope, "name_7", true, NULL), -1);
+	assert_int_equal(scope.count, FT_SCOPE_MAX);
+	assert_int_equal(ft_expression_parse("name_63 - a234567890123456789012345678901", &scope,
+	                         FT_EXPRESSION_NUMBER, &expression, &error),
+	        0);
+	assert_true(ft_expression_slots(expression) == (UINT64_C(1) << 63 | 1));
+	slots[63].number = 9;
+	slots[0].number = 5;
+	assert_int_equal(ft_expression_number(expression, slots, &number, &error), 0);
+	assert_int_equal(number, 4);
+	ft_expression_free(expression);
+}
+
+static void a_scope_refuses_what_is_no_name(void **state)
+{
+	static const char *const bad[] = {"", "1m", "m n", "m-n", "\xc3\xa4", "and", "or", "not", "in",
+	        "a2345678901234567890123456789012"};
+	struct ft_scope scope = {.count = 0};
+	struct ft_error error;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(ft_scope_add(&scope, bad[i], false, &error), -1);
+		assert_string_equal(error.field, "name");
+	}
+	assert_int_equal(scope.count, 0);
+}
+
+/* ---- what else its users count on ---- */
+
+static void an_expression_says_which_slots_it_uses(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t slots;
+	} rows[] = {
+	        {"1 + 2", 0},
+	        {"m + m", 1 << 0},
+	        {"sizeof(dtype) * n", 1 << 1 | 1 << 6},
+	        {"sizeof(bf16)", 0},
+	        {"min(m, 1)", 1 << 0}, /* the function, not the name */
+	        {"1 == 1 ? m : kind in ('cuda', dtype) ? 1 : block", 1 << 0 | 1 << 6 | 1 << 7 | 1 << 9},
+	};
+	struct ft_scope scope = scope_of_known();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct ft_expression *expression;
+
+		assert_int_equal(
+		        ft_expression_parse(rows[i].text, &scope, FT_EXPRESSION_NUMBER, &expression, NULL),
+		        0);
+		assert_true(ft_expression_slots(expression) == rows[i].slots);
+		ft_expression_free(expression);
+	}
+}
+
+static void an_expression_keeps_nothing_of_its_text_and_scope(void **state)
+{
+	char text[] = "m < 4 ? 'ab' : m < 40 ? 'cd' : sizeof(dtype) == 2 ? dtype : 'ef'";
+	struct ft_scope scope = scope_of_known();
+	struct ft_expression *expression;
+	struct ft_error error;
+	const char *word;
+
+	(void)state;
+	assert_int_equal(ft_expression_parse(text, &scope, FT_EXPRESSION_TEXT, &expression, &error), 0);
+	memset(text, 'x', sizeof(text));
+	memset(&scope, 0xff, sizeof(scope));
+	assert_int_equal(ft_expression_text(expression, values, &word, &error), 0);
+	assert_string_equal(word, "cd");
+	values[0].number = 3;
+	assert_int_equal(ft_expression_text(expression, values, &word, &error), 0);
+	assert_string_equal(word, "ab");
+	values[0].number = 40;
+	assert_int_equal(ft_expression_text(expression, values, &word, &error), 0);
+	assert_ptr_equal(word, values[6].text);
+	values[6].text = "f64";
+	assert_int_equal(ft_expression_text(expression, values, &word, NULL), -1);
+	assert_int_equal(ft_expression_text(expression, values, &word, &error), -1);
+	assert_string_equal(error.message,
+	        "\"sizeof(dtype)\" takes a type, not \"f64\"; types are f32, f16, bf16: dtype=f64; in \"m < "
+	        "4 ? "
+	        "'ab' : m < 40 ? 'cd' : sizeof(dtype) == 2 ? dtype : 'ef'\"");
+	ft_expression_free(expression);
+	ft_expression_free(NULL);
+}
+
+/* A mistake of who calls must not read a number as a text. */
+static void an_expression_is_evaluated_for_its_type_alone(void **state)
+{
+	struct ft_scope scope = scope_of_known();
+	struct ft_expression *expression;
+	const char *word;
+	bool condition;
+
+	(void)state;
+	assert_int_equal(ft_expression_parse("m", &scope, FT_EXPRESSION_NUMBER, &expression, NULL), 0);
+	assert_int_equal(ft_expression_text(expression, values, &word, NULL), -1);
+	assert_int_equal(ft_expression_condition(expression, values, &condition, NULL), -1);
+	ft_expression_free(expression);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +634,14 @@ int main(void)
 	        cmocka_unit_test(texts_are_chosen),
 	        cmocka_unit_test(bad_text_is_refused_where_it_stands),
 	        cmocka_unit_test(what_cannot_be_computed_is_said_with_the_values),
+	        cmocka_unit_test(each_bound_holds_at_it_and_one_over),
+	        cmocka_unit_test(the_stack_holds_all_that_waits),
+	        cmocka_unit_test(a_text_without_end_is_refused_at_once),
+	        cmocka_unit_test(a_scope_takes_64_names_once),
+	        cmocka_unit_test(a_scope_refuses_what_is_no_name),
+	        cmocka_unit_test(an_expression_says_which_slots_it_uses),
+	        cmocka_unit_test(an_expression_keeps_nothing_of_its_text_and_scope),
+	        cmocka_unit_test(an_expression_is_evaluated_for_its_type_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
