@@ -76,6 +76,11 @@ struct ft_traits {
 	uint64_t units;
 	uint64_t wave;
 	uint64_t cache;
+	/* What bounds a launch; 0: not known. */
+	uint64_t shared_block;  /* bytes of shared memory that a block may have */
+	uint64_t threads_block; /* threads of a block */
+	uint64_t registers;     /* of a block */
+	uint64_t memory;        /* bytes of the device's */
 };
 
 struct ft_space {
