@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/devices/internal.h"
+#include "daemon/host/bug.h"
 #include "daemon/host/timer.h"
 #include "kernels/host.h"
 
@@ -79,13 +80,20 @@ static bool has_device(const struct runner_slot *slot, bool stand_in)
 	return false;
 }
 
+static void slot_go(struct runner_slot *slot, enum slot_state next)
+{
+	(void)bug_unless(slot->devices->log, slot_may_go(slot->state, next),
+	        "kind %s cannot go from \"%s\" to \"%s\"", slot->kind, slot_state_word(slot->state),
+	        slot_state_word(next));
+	slot->state = next;
+}
+
 /* What a slot knows is final for now. */
-static void conclude(struct runner_slot *slot)
+static void conclude(struct runner_slot *slot, enum slot_state state)
 {
 	struct devices *devices = slot->devices;
 
-	slot->probing = false;
-	slot->settled = true;
+	slot_go(slot, state);
 	if (has_device(slot, false)) {
 		slot->pause_ms = 0;
 		return;
@@ -99,9 +107,9 @@ static void conclude(struct runner_slot *slot)
 		        slot, DEVICE_ABSENT, NULL); /* else there is one default less to be had */
 }
 
-static void settle(struct runner_slot *slot, bool changed)
+static void settle(struct runner_slot *slot, enum slot_state state, bool changed)
 {
-	conclude(slot);
+	conclude(slot, state);
 	slot->devices->events->settled(slot->devices->data, slot, changed);
 }
 
@@ -110,7 +118,6 @@ static void ask_runner(struct runner_slot *slot, const char *why)
 {
 	bool any;
 
-	slot->probing = true;
 	slot->probe_failures = 0;
 	slot->signs = look_for_signs(slot, &any);
 	slot_kill_runners(slot, why);
@@ -125,14 +132,13 @@ static void doubt(struct runner_slot *slot)
 	struct devices *devices = slot->devices;
 
 	log_line(devices->log, LOG_LEVEL_NOTICE, "device in doubt kind=%s: %s", slot->kind, why);
-	slot->settled = false;
+	slot_go(slot, SLOT_PROBING);
 	for (uint32_t i = 0; i < devices->count; i++) {
 		struct device *device = devices->device[i];
 
 		if (device->slot != slot)
 			continue;
-		/* In place: a sweep may be on it. */
-		device->state = DEVICE_PROBING;
+		device_go(device, DEVICE_PROBING);
 		device->key = 0;
 		if (strcmp(slot->kind, "cpu") == 0)
 			ft_traits_guess("cpu", &device->traits);
@@ -180,7 +186,8 @@ static void said_hello(void *data, struct ft_view reply)
 		goto drop;
 	}
 	/* One that failed has lost its devices: whatever it says, they are to be made again. */
-	same = slot->settled && !slot->failed && before.length == reply.length && before.length > 0 &&
+	same = (slot->state == SLOT_KNOWN || slot->state == SLOT_KNOWN_ASKED) &&
+	        before.length == reply.length && before.length > 0 &&
 	        memcmp(before.data, reply.data, reply.length) == 0;
 	if (hello_read(reply, hello, &error) != 0 ||
 	        (!same && devices_adopt(slot, hello, batch, &error) != 0)) {
@@ -196,7 +203,6 @@ static void said_hello(void *data, struct ft_view reply)
 	store_submit(batch, NULL, NULL);
 	ft_writer_free(&slot->note);
 	slot->note = note;
-	slot->failed = false;
 	for (uint32_t i = 0; i < devices->count && !same; i++) {
 		if (devices->device[i]->slot == slot)
 			log_line(devices->log, LOG_LEVEL_INFO,
@@ -216,7 +222,7 @@ static void said_hello(void *data, struct ft_view reply)
 		runner_rest(&worker->runner);
 	else
 		runner_release(&worker->runner);
-	settle(slot, !same);
+	settle(slot, SLOT_KNOWN, !same);
 	return;
 drop:
 	store_batch_drop(batch);
@@ -229,7 +235,7 @@ static void said_event(void *data, const struct ft_runner_event *event)
 	struct devices *devices = worker->slot->devices;
 
 	devices_look(devices);
-	if (!worker->slot->probing) /* else it measured who knows what */
+	if (!slot_is_asked(worker->slot->state)) /* else it measured who knows what */
 		devices->events->runner_event(devices->data, worker, event);
 }
 
@@ -240,7 +246,7 @@ static void went(void *data, enum runner_cause cause, const struct ft_error *why
 	struct devices *devices = slot->devices;
 
 	worker->said = 0;
-	if (slot->probing && worker == slot->first && !devices->closing) {
+	if (slot_is_asked(slot->state) && worker == slot->first && !devices->closing) {
 		if (cause == RUNNER_ASKED ||
 		        (++slot->probe_failures < PROBES_MAX && cause != RUNNER_UNSTARTED)) {
 			runner_start(&worker->runner);
@@ -248,10 +254,9 @@ static void went(void *data, enum runner_cause cause, const struct ft_error *why
 			bool changed = has_device(slot, false);
 
 			devices_drop(devices, slot);
-			slot->failed = true;
 			(void)snprintf(slot->reason, sizeof(slot->reason), "%.*s",
 			        (int)sizeof(slot->reason) - 1, why->message);
-			settle(slot, changed);
+			settle(slot, SLOT_FAILED, changed);
 		}
 	}
 	devices->events->runner_gone(devices->data, worker, cause, why);
@@ -264,8 +269,8 @@ static const struct runner_events runner_events = {
         .gone = went,
 };
 
-/* Adopts what the store still knows of it. */
-static int recall(struct runner_slot *slot, struct ft_error *error)
+/* Adopts what the store still knows of it; *known: that is enough. */
+static int recall(struct runner_slot *slot, bool *known, struct ft_error *error)
 {
 	struct devices *devices = slot->devices;
 	struct ft_runner_hello_reply *hello = malloc(sizeof(*hello));
@@ -284,10 +289,10 @@ static int recall(struct runner_slot *slot, struct ft_error *error)
 	        hello_note_holds(slot, &slot->note, false) &&
 	        hello_read(hello_of_note(&slot->note), hello, NULL) == 0 &&
 	        devices_adopt(slot, hello, NULL, NULL) == 0)
-		slot->settled = has_device(slot, false) || (look_for_signs(slot, &any), !any);
+		*known = has_device(slot, false) || (look_for_signs(slot, &any), !any);
 	store_end(devices->store);
 	free(hello);
-	if (!slot->settled) {
+	if (!*known) {
 		ft_writer_reset(&slot->note);
 		slot->reason[0] = '\0';
 	}
@@ -304,6 +309,7 @@ static bool has_program(struct runner_slot *slot)
 
 static int slot_init(struct runner_slot *slot, struct devices *devices, int kind, struct ft_error *error)
 {
+	bool known = false;
 	bool any;
 
 	slot->devices = devices;
@@ -317,13 +323,13 @@ static int slot_init(struct runner_slot *slot, struct devices *devices, int kind
 	slot->signs = look_for_signs(slot, &any);
 	if (slot->wanted && !has_program(slot))
 		log_line(devices->log, LOG_LEVEL_NOTICE, "no device kind=%s: %s", slot->kind, slot->reason);
-	else if (slot->wanted && recall(slot, error) != 0)
+	else if (slot->wanted && recall(slot, &known, error) != 0)
 		return -1;
-	if (!slot->wanted || slot->reason[0] != '\0' || slot->settled) {
-		conclude(slot);
+	if (!slot->wanted || slot->reason[0] != '\0' || known) {
+		conclude(slot, SLOT_KNOWN);
 		return 0;
 	}
-	slot->probing = true;
+	slot_go(slot, SLOT_PROBING);
 	return devices_add_stand_in(slot, DEVICE_PROBING, error);
 }
 
@@ -348,7 +354,7 @@ int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log
 			return -1;
 	}
 	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
-		if (devices->slot[kind].probing)
+		if (devices->slot[kind].state == SLOT_PROBING)
 			runner_start(&devices->slot[kind].first->runner);
 	}
 	return 0;
@@ -360,10 +366,12 @@ static void ask_for_absent(struct runner_slot *slot)
 {
 	bool any;
 
-	if (has_program(slot))
-		ask_runner(slot, "it found no device");
-	else
+	if (!has_program(slot)) {
 		slot->signs = look_for_signs(slot, &any);
+		return;
+	}
+	slot_go(slot, slot->state == SLOT_FAILED ? SLOT_FAILED_ASKED : SLOT_KNOWN_ASKED);
+	ask_runner(slot, "it found no device");
 }
 
 /* Without a free descriptor nothing can be read, which is not to be taken for "nothing is there". */
@@ -386,7 +394,7 @@ void devices_look_now(struct devices *devices)
 		struct runner_slot *slot = &devices->slot[kind];
 		bool any;
 
-		if (!slot->wanted || slot->probing)
+		if (!slot->wanted || slot_is_asked(slot->state))
 			continue;
 		if (has_device(slot, false)) {
 			if (!hello_note_holds(slot, &slot->note, true))
@@ -420,7 +428,7 @@ void devices_ask_again(struct devices *devices)
 	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
 		struct runner_slot *slot = &devices->slot[kind];
 
-		if (!slot->wanted || slot->probing || has_device(slot, false))
+		if (!slot->wanted || slot_is_asked(slot->state) || has_device(slot, false))
 			continue;
 		slot->pause_ms = 0;
 		ask_for_absent(slot);
@@ -464,7 +472,7 @@ void devices_free(struct devices *devices)
 bool devices_probing(const struct devices *devices)
 {
 	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
-		if (devices->slot[kind].probing)
+		if (slot_is_asked(devices->slot[kind].state))
 			return true;
 	}
 	return false;
@@ -553,15 +561,11 @@ struct device_kernel *device_kernel_find(struct device *device, const char *name
 
 static const char *state_word(const struct device *device)
 {
-	switch (device->state) {
-	case DEVICE_READY:
-		return "ready";
-	case DEVICE_PROBING:
-		return "probing";
-	case DEVICE_ABSENT:
-		break;
-	}
-	return device->slot->failed ? "failed" : "absent";
+	enum slot_state of_kind = device->slot->state;
+
+	if (device->state == DEVICE_ABSENT && (of_kind == SLOT_FAILED || of_kind == SLOT_FAILED_ASKED))
+		return "failed";
+	return device_state_word(device->state);
 }
 
 void devices_write(const struct devices *devices, struct ft_writer *writer)

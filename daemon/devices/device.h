@@ -16,14 +16,11 @@
 #define FLYTUNE_DAEMON_DEVICE_H
 
 #include "daemon/devices/device_holder.h"
+#include "daemon/devices/device_state.h"
 #include "daemon/devices/runner.h"
 #include "daemon/store/store.h"
 
 enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64, DEVICE_TRIED = 1024, WORKERS_MAX = 2 * DEVICES_MAX };
-
-/* An absent one stands for a kind that the operator wants and that has no device here: lookups get its
- * default. */
-enum device_state { DEVICE_PROBING, DEVICE_READY, DEVICE_ABSENT };
 
 /* A kernel on one device. */
 struct device_kernel {
@@ -52,7 +49,6 @@ struct device {
 	struct runner_slot *slot;
 	struct worker *worker;
 	uint32_t users; /* who speak of it for longer than a call */
-	bool retired;   /* replaced: it goes with its last user */
 	uint32_t kernel_count;
 	struct device_kernel kernel[DEVICE_KERNELS_MAX];
 };
@@ -76,12 +72,10 @@ struct worker {
 struct runner_slot {
 	struct devices *devices;
 	const char *kind;
-	const char *path;            /* of the program */
-	struct worker *first;        /* whose runner is asked what devices there are */
-	bool wanted;                 /* by the operator */
-	bool probing;                /* its runner is asked for a hello */
-	bool settled;                /* said hello, was known, or failed */
-	bool failed;                 /* its runner was asked in vain */
+	const char *path;     /* of the program */
+	struct worker *first; /* whose runner is asked what devices there are */
+	bool wanted;          /* by the operator */
+	enum slot_state state;
 	char name[128];              /* what the runner calls itself */
 	char reason[FT_REASON_SIZE]; /* why it has no device */
 	struct ft_writer note;       /* the last hello and what it depends on, as stored */

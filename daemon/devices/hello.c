@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/devices/internal.h"
+#include "daemon/host/bug.h"
 #include "kernels/host.h"
 
 #define XXH_INLINE_ALL
@@ -28,6 +29,14 @@ static uint32_t take_devices(
 	return count;
 }
 
+void device_go(struct device *device, enum device_state next)
+{
+	(void)bug_unless(device->slot->devices->log, device_may_go(device->state, next),
+	        "device %s cannot go from \"%s\" to \"%s\"", device->shown.id,
+	        device_state_word(device->state), device_state_word(next));
+	device->state = next;
+}
+
 void device_use(struct device *device)
 {
 	if (device != NULL)
@@ -36,13 +45,13 @@ void device_use(struct device *device)
 
 void device_leave(struct device *device)
 {
-	if (device != NULL && --device->users == 0 && device->retired)
+	if (device != NULL && --device->users == 0 && device->state == DEVICE_RETIRED)
 		free(device);
 }
 
 void device_retire(struct device *device)
 {
-	device->retired = true;
+	device_go(device, DEVICE_RETIRED);
 	if (device->users == 0)
 		free(device);
 }
@@ -130,9 +139,9 @@ static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_r
 	device = calloc(1, sizeof(*device));
 	if (device == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
-	device->state = DEVICE_READY;
 	device->shown = *said;
 	device->slot = slot;
+	device_go(device, DEVICE_READY);
 	device->worker = worker_of(slot, said->id, error);
 	if (device->worker == NULL)
 		goto fail;
@@ -318,8 +327,8 @@ int devices_add_stand_in(struct runner_slot *slot, enum device_state state, stru
 
 	if (device == NULL)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a device");
-	device->state = state;
 	device->slot = slot;
+	device_go(device, state);
 	device->worker = slot->first;
 	(void)snprintf(device->shown.id, sizeof(device->shown.id), "%s:0", slot->kind);
 	for (uint32_t i = settings->device_count; i-- > 0;) { /* by the first of it that is wanted */

@@ -17,6 +17,8 @@ void device_hash_text(const char *text, char hash[FT_HASH_SIZE]);
 
 /* ---- hello.c ---- */
 
+/* On to another state; the move is checked. */
+void device_go(struct device *device, enum device_state next);
 /* It is replaced, and freed once nobody uses it. */
 void device_retire(struct device *device);
 void devices_drop(struct devices *devices, const struct runner_slot *slot);

@@ -229,7 +229,7 @@ void sweep_replied(void *data, struct ft_view view, const struct ft_error *failu
 	/* Nothing is decided of a device that changed under the sweep: its runner is on its way out, and sweep_runner_gone() goes
 	 * on. */
 	devices_look_now(sweep->devices);
-	if (sweep->worker->slot->probing)
+	if (slot_is_asked(sweep->worker->slot->state))
 		return;
 	if (failure == NULL && ft_decode(&ft_sweep_reply_message, view, &reply, &error) != 0) {
 		runner_kill(&sweep->worker->runner, RUNNER_PROTOCOL_ERROR, "its reply makes no sense: %s",

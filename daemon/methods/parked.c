@@ -83,7 +83,7 @@ enum target_state parked_target(struct parked *parked, struct session *session,
 			return TARGET_REFUSED;
 	} else if (target->key.device != 0) {
 		return TARGET_READY;
-	} else if (target->device->state == DEVICE_ABSENT && !target->device->slot->probing) {
+	} else if (target->device->state == DEVICE_ABSENT && !slot_is_asked(target->device->slot->state)) {
 		(void)ft_fail(error, FT_E_UNAVAILABLE, "no %s device to %s on: %.200s",
 		        target->device->shown.kind, envelope->method, target->device->slot->reason);
 		return TARGET_REFUSED;
