@@ -90,6 +90,20 @@ enum {
 
 struct sweep_note; /* an event that waits for its commit */
 
+/* What was measured before, of a job that is to measure all anew. */
+enum sweep_old {
+	OLD_KEPT,
+	OLD_GOES, /* once the space is known */
+	OLD_GONE, /* and the store is not told yet */
+};
+
+/* Of configs that a runner ended with: it only goes forward. */
+enum sweep_suspects {
+	SUSPECTS_WAIT,
+	SUSPECTS_TRIED, /* one after another: all others were timed */
+	SUSPECTS_LEFT,  /* out: there is no time for them */
+};
+
 /* What a device did right since a runner ended last. */
 enum sweep_shown { SWEEP_SHOWN_NOTHING, SWEEP_SHOWN_BUILT, SWEEP_SHOWN_RUN };
 
@@ -102,6 +116,9 @@ struct sweep {
 	void *data;
 
 	enum sweep_phase phase;
+	enum sweep_scope scope;
+	enum sweep_old old;
+	enum sweep_suspects suspects;
 	struct ft_job *job;    /* the queue's; live while the sweep is on */
 	struct worker *worker; /* NULL: it has no device yet */
 	struct target target;
@@ -111,27 +128,18 @@ struct sweep {
 	struct ft_standing *standing;
 	int64_t busy; /* the trial that the runner began last, -1 if none */
 	enum settings_stage busy_stage;
-	bool force;     /* not yet applied */
-	bool retry;     /* and what failed is tried again: someone asked for it */
-	bool discarded; /* old times were, and the store is not told yet */
-	bool check;     /* only the stored winner and the default are timed, and nothing is stored */
-	bool checking;  /* its times are in memory, and go on after a runner failed */
-	bool subset;    /* only those that were best before are tried */
-	bool extended;  /* and not the winner alone */
-	bool *picked;   /* with check and subset: the members that are tried */
+	bool retry;                  /* with force what failed is tried again too: someone asked for it */
+	bool *picked;                /* the members that are tried; NULL: all */
 	struct store_winner held;    /* what a check or an upgrade is about */
 	uint64_t space_hash;         /* of all members; 0 for a kernel that is not built in */
 	uint64_t samples, disturbed; /* of this start, whatever was asked in it */
 	uint32_t cuts;               /* starts that did not end within the budget */
 	bool rejected;               /* in this start one was found wrong that had been timed */
-	bool cancelled;
 	unsigned unblamed; /* runner failures since the last with a config, that none can be suspected for */
 	unsigned strikes;  /* those with a config, one after another, and nothing shown between */
 	enum sweep_shown shown;
-	bool others_done; /* but for suspects, all was timed */
-	int64_t judged;   /* the suspect that is tried once more, -1 if none */
-	bool left_alone;  /* there is no time to try suspects */
-	unsigned let_go;  /* ends of the runner since the last round that the daemon asked for */
+	int64_t judged;  /* the suspect that is tried once more, -1 if none */
+	unsigned let_go; /* ends of the runner since the last round that the daemon asked for */
 	uint64_t
 	        began_ns; /* since when the clock runs, monotonic: from the start of the runner; 0: it does not */
 	uint64_t wait_ns;    /* since when the runner waits for others, monotonic; 0: it does not */
@@ -152,8 +160,9 @@ struct sweep {
 
 /* ---- sweep.c ---- */
 
-/* On to another phase; the move is checked. */
+/* On to another phase, or scope; the move is checked. */
 void sweep_go(struct sweep *sweep, enum sweep_phase next);
+void sweep_go_scope(struct sweep *sweep, enum sweep_scope next);
 
 /* Calls back with what it found, once it ends and nothing of it is on its way to the store. */
 void sweep_maybe_end(struct sweep *sweep);

@@ -56,6 +56,14 @@ void sweep_go(struct sweep *sweep, enum sweep_phase next)
 	sweep->phase = next;
 }
 
+void sweep_go_scope(struct sweep *sweep, enum sweep_scope next)
+{
+	(void)bug_unless(sweep->log, sweep_scope_may_go(sweep->scope, next),
+	        "a sweep of scope \"%s\" cannot be one of scope \"%s\"", sweep_scope_word(sweep->scope),
+	        sweep_scope_word(next));
+	sweep->scope = next;
+}
+
 /* ---- the end ---- */
 
 void sweep_maybe_end(struct sweep *sweep)
@@ -72,7 +80,7 @@ void sweep_maybe_end(struct sweep *sweep)
 	        .outcome = sweep->outcome,
 	        .target = sweep->target,
 	        .trials = sweep->trials,
-	        .space_hash = sweep->subset ? space_in_part : sweep->space_hash,
+	        .space_hash = sweep_is_of_part(sweep->scope) ? space_in_part : sweep->space_hash,
 	        .held = sweep->held,
 	        .why = sweep->why,
 	};
@@ -92,7 +100,8 @@ void sweep_maybe_end(struct sweep *sweep)
 	sweep_go(sweep, SWEEP_OFF);
 	sweep->job = NULL;
 	sweep->dirty = false;
-	if (found.outcome != SWEEP_DECIDED && (found.outcome != SWEEP_CANCELLED || sweep->check)) {
+	if (found.outcome != SWEEP_DECIDED &&
+	        (found.outcome != SWEEP_CANCELLED || sweep_is_check(sweep->scope))) {
 		trials_free(found.trials);
 		found.trials = NULL;
 	}
@@ -172,17 +181,13 @@ void sweep_start(struct sweep *sweep, struct ft_job *job)
 	struct ft_error error;
 
 	sweep->job = job;
-	sweep->force = job->force && !job->begun;
+	sweep->scope = job->check ? SCOPE_CHECK : job->subset ? SCOPE_SUBSET : SCOPE_WHOLE;
+	sweep->old = job->force && !job->begun ? OLD_GOES : OLD_KEPT;
 	sweep->retry = job->force && job->cause[0] == '\0';
-	sweep->discarded = false;
-	sweep->check = job->check;
-	sweep->subset = job->subset;
-	sweep->checking = false;
-	sweep->cancelled = false;
 	sweep->cuts = 0;
 	sweep->unblamed = sweep->let_go = sweep->strikes = 0;
 	sweep->shown = SWEEP_SHOWN_NOTHING;
-	sweep->left_alone = sweep->others_done = false;
+	sweep->suspects = SUSPECTS_WAIT;
 	sweep->judged = -1;
 	sweep->began_ns = sweep->wait_ns = sweep->spent_ns = 0;
 	sweep->busy = -1;
@@ -226,7 +231,7 @@ void sweep_runner_gone(
 	if (sweep->worker != worker || sweep->phase == SWEEP_OFF || sweep->phase == SWEEP_ENDS)
 		return;
 	sweep_stop_clock(sweep);
-	if (sweep->cancelled) {
+	if (sweep->phase == SWEEP_STOPS) {
 		sweep_finish(sweep, SWEEP_CANCELLED, NULL);
 		return;
 	}
@@ -274,8 +279,9 @@ void sweep_runner_gone(
 
 void sweep_cancel(struct sweep *sweep)
 {
-	sweep->cancelled = true;
-	if (sweep->phase == SWEEP_RUNS) {
+	if (sweep->phase == SWEEP_RUNS)
+		sweep_go(sweep, SWEEP_STOPS);
+	if (sweep->phase == SWEEP_STOPS) {
 		runner_cancel(&sweep->worker->runner, sweep->job->job);
 	} else if (sweep->phase == SWEEP_WAITS_RUNNER || sweep->phase == SWEEP_WAITS_SPACE) {
 		/* Nothing is measured yet: the runner's answer is not needed. */

@@ -51,7 +51,7 @@ void sweep_budget_passed(void *data)
 {
 	struct sweep *sweep = data;
 
-	if (sweep->phase != SWEEP_RUNS)
+	if (!sweep_is_on(sweep->phase))
 		return;
 	sweep->cuts++;
 	runner_kill(&sweep->worker->runner, RUNNER_LATE, "it did not end within the budget of %.3g s",

@@ -50,9 +50,11 @@ static void conclude_check(struct sweep *sweep, const struct ft_decision *decisi
 	sweep_stop_clock(sweep);
 	trials_free(sweep->trials);
 	sweep->trials = NULL;
-	sweep->check = sweep->checking = sweep->job->check = false;
-	sweep->others_done = sweep->left_alone = false;
-	sweep->force = sweep->job->force = true;
+	sweep_go_scope(sweep, SCOPE_WHOLE);
+	sweep->old = OLD_GOES;
+	sweep->suspects = SUSPECTS_WAIT;
+	sweep->job->check = false;
+	sweep->job->force = true;
 	(void)sweep_note_event(sweep, "stage");
 	sweep_send_notes(sweep, &sweep->waiting);
 	sweep_ask_space(sweep);
@@ -90,7 +92,7 @@ static void note_disturbance(
 
 bool sweep_is_disturbed(const struct sweep *sweep)
 {
-	return sweep->phase == SWEEP_RUNS && sweep->samples >= DISTURBED_LEAST &&
+	return sweep_is_on(sweep->phase) && sweep->samples >= DISTURBED_LEAST &&
 	        sweep->disturbed * 2 >= sweep->samples;
 }
 
@@ -173,7 +175,8 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply, bo
 	struct ft_decision decision;
 	uint32_t unreached;
 
-	sweep->left_alone = sweep->left_alone || in_part;
+	if (in_part)
+		sweep->suspects = SUSPECTS_LEFT;
 	if (sweep_try_suspect(sweep))
 		return;
 	unreached = count_unreached(sweep);
@@ -183,7 +186,7 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply, bo
 		trials_decide(trials, sweep->members, sweep->settings->band_ppm, true, true, sweep->standing,
 		        &decision);
 	(void)snprintf(trials->method, sizeof(trials->method), "%s", reply->method);
-	if (sweep->check) {
+	if (sweep_is_check(sweep->scope)) {
 		conclude_check(sweep, &decision);
 		return;
 	}
@@ -241,7 +244,7 @@ void sweep_replied(void *data, struct ft_view view, const struct ft_error *failu
 		sweep_finish(sweep, is_of_device(failure) ? SWEEP_LOST : SWEEP_FAILED, &error);
 		return;
 	}
-	if (sweep->cancelled)
+	if (sweep->phase == SWEEP_STOPS)
 		sweep_finish(sweep, SWEEP_CANCELLED, NULL);
 	else if (strcmp(reply.outcome, "no_time") == 0 && sweep->judged < 0 && sweep->strikes == 0) {
 		if (!sweep_take_suspects_share(sweep))

@@ -234,7 +234,7 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 
 void sweep_runner_event(struct sweep *sweep, const struct worker *worker, const struct ft_runner_event *event)
 {
-	if (sweep->worker != worker || sweep->phase != SWEEP_RUNS || event->job != sweep->job->job)
+	if (sweep->worker != worker || !sweep_is_on(sweep->phase) || event->job != sweep->job->job)
 		return; /* a late word about a sweep that is over */
 	if (event->trial >= sweep->members) {
 		protocol_error(sweep, "it speaks of trial %" PRIu64 " of %u", event->trial, sweep->members);
@@ -247,6 +247,6 @@ void sweep_runner_event(struct sweep *sweep, const struct worker *worker, const 
 	else
 		take_event(sweep, event);
 	/* Every word shows that it is alive; a cancelled sweep has its one deadline to stop. */
-	if (sweep->phase == SWEEP_RUNS && !sweep->cancelled && worker->runner.state == RUNNER_READY)
+	if (sweep->phase == SWEEP_RUNS && worker->runner.state == RUNNER_READY)
 		runner_expect(&sweep->worker->runner, sweep->busy_stage);
 }

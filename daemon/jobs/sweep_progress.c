@@ -112,9 +112,10 @@ static void trials_stored(void *data, uint64_t generation, const struct ft_error
 			hold_notes(sweep);
 		sweep_free_notes(&sweep->storing_notes);
 	} else {
-		sweep->discarded = false;
+		if (sweep->old == OLD_GONE)
+			sweep->old = OLD_KEPT;
 		sweep_send_notes(sweep, &sweep->storing_notes);
-		if (sweep->dirty && (sweep->phase == SWEEP_RUNS || sweep_ends_by_itself(sweep)))
+		if (sweep->dirty && (sweep_is_on(sweep->phase) || sweep_ends_by_itself(sweep)))
 			sweep_store_trials(sweep);
 	}
 	sweep_maybe_end(sweep);
@@ -125,7 +126,7 @@ void sweep_store_trials(struct sweep *sweep)
 	struct store_batch *batch;
 
 	sweep->dirty = true;
-	if (sweep->check) { /* what it measures is not kept: there is nothing to wait for */
+	if (sweep_is_check(sweep->scope)) { /* what it measures is not kept: there is nothing to wait for */
 		sweep->dirty = false;
 		sweep_send_notes(sweep, &sweep->waiting);
 		return;
@@ -141,7 +142,7 @@ void sweep_store_trials(struct sweep *sweep)
 		return;
 	}
 	/* Times are let go once: a crash must not have those from after it go as well. */
-	if (sweep->discarded && store_batch_job(batch, sweep->job) != 0) {
+	if (sweep->old == OLD_GONE && store_batch_job(batch, sweep->job) != 0) {
 		store_batch_drop(batch);
 		return;
 	}

@@ -31,7 +31,7 @@ static void pick_best(struct sweep *sweep, const struct store_answer *known, con
 		sweep->picked[index] = true;
 		left--;
 	}
-	standing = sweep->extended ? calloc(members, sizeof(*standing)) : NULL;
+	standing = sweep->scope == SCOPE_EXTENDED ? calloc(members, sizeof(*standing)) : NULL;
 	if (standing == NULL)
 		return;
 	trials_decide(old, members, sweep->settings->band_ppm, true, false, standing, &decision);
@@ -60,7 +60,7 @@ static void pick(struct sweep *sweep)
 	if (sweep->picked == NULL || store_begin(sweep->store, NULL) != 0)
 		goto whole;
 	if (lookup_known(sweep->store, &sweep->target, 0, &known, NULL) == 1 && known.winner.set) {
-		if (sweep->subset)
+		if (sweep_is_of_part(sweep->scope))
 			(void)store_get_trials(
 			        sweep->store, &sweep->target.key, known.winner.identity, &old, NULL);
 		found = true;
@@ -68,13 +68,13 @@ static void pick(struct sweep *sweep)
 	store_end(sweep->store);
 	index = found ? trials_find(sweep->trials, &known.winner.config) : -1;
 	if (index < 0 || (uint32_t)index >= sweep->members ||
-	        (sweep->trials->trial[index].status != TRIAL_WAITING && !sweep->extended))
+	        (sweep->trials->trial[index].status != TRIAL_WAITING && sweep->scope != SCOPE_EXTENDED))
 		goto whole;
 	sweep->held = known.winner;
-	if (sweep->check && winner_serves(&sweep->target, &known.winner)) {
+	if (sweep_is_check(sweep->scope) && winner_serves(&sweep->target, &known.winner)) {
 		sweep->picked[index] = true;
 		sweep->picked[sweep->trials->default_index] = true;
-	} else if (sweep->subset && old != NULL) {
+	} else if (sweep_is_of_part(sweep->scope) && old != NULL) {
 		pick_best(sweep, &known, old);
 	} else {
 		goto whole;
@@ -85,7 +85,7 @@ whole:
 	trials_free(old);
 	free(sweep->picked);
 	sweep->picked = NULL;
-	sweep->check = sweep->subset = false;
+	sweep_go_scope(sweep, SCOPE_WHOLE);
 }
 
 bool sweep_tries(const struct sweep *sweep, uint32_t index)
@@ -194,11 +194,11 @@ bool sweep_try_extended(struct sweep *sweep, const struct ft_decision *decision)
 	int32_t index = trials_find(sweep->trials, &sweep->held.config);
 	uint32_t picked = count_picked(sweep);
 
-	if (!sweep->subset || picked == 0 || sweep->extended ||
+	if (sweep->scope != SCOPE_SUBSET || picked == 0 ||
 	        (decision->verdict == FT_VERDICT_WINNER && (int64_t)decision->winner == index))
 		return false;
 	free(sweep->picked);
-	sweep->extended = true;
+	sweep_go_scope(sweep, SCOPE_EXTENDED);
 	pick(sweep);
 	if (count_picked(sweep) == picked)
 		return false;
@@ -266,19 +266,22 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	sweep->trials->seed &= INT64_MAX; /* so that every language can hold it */
 	free(sweep->picked);
 	sweep->picked = NULL;
-	sweep->extended = false;
 	sweep->judged = -1;
 	sweep->samples = sweep->disturbed = 0;
-	if (sweep->check || sweep->subset)
+	if (sweep->scope == SCOPE_EXTENDED)
+		sweep_go_scope(sweep, SCOPE_SUBSET);
+	if (sweep->scope != SCOPE_WHOLE)
 		pick(sweep);
-	if (sweep->force || (sweep->check && known != NULL && !sweep->checking))
-		trials_forget_times(sweep->trials, sweep->force && sweep->retry);
-	if (sweep->force)
-		sweep->discarded = sweep->job->begun = true;
-	sweep->force = false;
-	sweep->checking = sweep->check;
+	if (sweep->old == OLD_GOES || (sweep->scope == SCOPE_CHECK && known != NULL))
+		trials_forget_times(sweep->trials, sweep->old == OLD_GOES && sweep->retry);
+	if (sweep->old == OLD_GOES) {
+		sweep->old = OLD_GONE;
+		sweep->job->begun = true;
+	}
+	if (sweep->scope == SCOPE_CHECK)
+		sweep_go_scope(sweep, SCOPE_CHECKING);
 	sweep->space_hash = target_members_hash(&sweep->target, config, pruned, count);
-	if (!sweep->check && trials_complete(sweep->trials, count)) {
+	if (!sweep_is_check(sweep->scope) && trials_complete(sweep->trials, count)) {
 		/* Decided before: an answer was lost, forgotten, or came back with its compiler. */
 		sweep_finish(sweep, SWEEP_DECIDED, NULL);
 		return;

@@ -47,9 +47,9 @@ void sweep_leave_suspect(struct sweep *sweep)
 	trial = &sweep->trials->trial[sweep->judged];
 	sweep->judged = -1;
 	if (trial->status == TRIAL_WAITING &&
-	        (sweep->left_alone || !trial->verified || trial->sample_ps == NULL)) {
+	        (sweep->suspects == SUSPECTS_LEFT || !trial->verified || trial->sample_ps == NULL)) {
 		trial->status = TRIAL_SUSPECT; /* there was no time for it */
-		sweep->left_alone = true;
+		sweep->suspects = SUSPECTS_LEFT;
 		return;
 	}
 	trial->struck = false;
@@ -76,7 +76,8 @@ static bool admit(struct sweep *sweep)
 {
 	int64_t next = next_suspect(sweep);
 
-	if (next < 0 || sweep->left_alone || sweep_budget_left(sweep) < sweep_budget(sweep) / OVERRUN_PART)
+	if (next < 0 || sweep->suspects == SUSPECTS_LEFT ||
+	        sweep_budget_left(sweep) < sweep_budget(sweep) / OVERRUN_PART)
 		return false;
 	sweep->trials->trial[next].status = TRIAL_WAITING;
 	sweep->judged = next;
@@ -86,7 +87,8 @@ static bool admit(struct sweep *sweep)
 bool sweep_try_suspect(struct sweep *sweep)
 {
 	sweep_leave_suspect(sweep);
-	sweep->others_done = true;
+	if (sweep->suspects == SUSPECTS_WAIT)
+		sweep->suspects = SUSPECTS_TRIED;
 	if (!admit(sweep))
 		return false;
 	sweep_stop_clock(sweep);
@@ -96,7 +98,8 @@ bool sweep_try_suspect(struct sweep *sweep)
 
 void sweep_go_on_with_suspects(struct sweep *sweep)
 {
-	if (sweep->others_done && sweep->trials->trial[sweep->trials->default_index].status == TRIAL_WAITING)
+	if (sweep->suspects == SUSPECTS_TRIED &&
+	        sweep->trials->trial[sweep->trials->default_index].status == TRIAL_WAITING)
 		(void)admit(sweep);
 }
 
@@ -107,9 +110,9 @@ bool sweep_wants_proof(const struct sweep *sweep)
 
 bool sweep_take_suspects_share(struct sweep *sweep)
 {
-	if (next_suspect(sweep) < 0 || sweep->left_alone)
+	if (next_suspect(sweep) < 0 || sweep->suspects == SUSPECTS_LEFT)
 		return false;
-	sweep->left_alone = true;
+	sweep->suspects = SUSPECTS_LEFT;
 	sweep_stop_clock(sweep);
 	sweep_ask(sweep);
 	return true;
@@ -117,5 +120,5 @@ bool sweep_take_suspects_share(struct sweep *sweep)
 
 uint64_t sweep_suspects_share(const struct sweep *sweep, uint64_t left_ns)
 {
-	return next_suspect(sweep) >= 0 && !sweep->left_alone ? left_ns / SUSPECTS_PART : 0;
+	return next_suspect(sweep) >= 0 && sweep->suspects != SUSPECTS_LEFT ? left_ns / SUSPECTS_PART : 0;
 }
