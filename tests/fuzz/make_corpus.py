@@ -284,6 +284,44 @@ def expressions():
         keep("expression", name, text.encode() + b"\0" + edges, piece=None)
 
 
+def folders():
+    grid = {"symbol": "scale", "grid": ["m", 1, "ceildiv(n, BLOCK)"], "block": ["BLOCK"], "shared": "BLOCK * 4", "cluster": [1],
+            "arguments": ["x", "y", {"i32": "m * n"}, {"f32": 1.5}, {"f64": "n"}]}
+    good = {
+        "name": "scale", "help": "y = a x",
+        "fields": [{"name": "m", "min": 1, "max": 4096, "scale": True}, {"name": "n", "min": 0, "max": 2**63 - 1, "default": 64},
+                   {"name": "dtype", "choices": ["f32", "bf16"], "default": "bf16"}, {"name": "stride", "min": 0, "max": 2**63 - 1, "same_as": "n"}],
+        "checks": [{"rule": "stride >= n", "why": "rows may not overlap"}],
+        "knobs": [{"name": "BLOCK", "values": [64, 128, 256]}, {"name": "WALK", "values": ["rows", "columns"], "changes_bits": True},
+                  {"name": "threads", "values": [1, 2], "kinds": ["cpu"]}],
+        "space": [{"rule": "BLOCK <= 2 * n", "why": "too long"}, {"rule": "threads <= units", "why": "no such cores"},
+                  {"rule": "WALK == 'rows' or m > 1", "prune": "there is one row"}],
+        "default": {"BLOCK": "n >= 128 ? 128 : 64", "WALK": "'rows'", "threads": 1},
+        "order": ["threads", "-BLOCK"],
+        "buffers": [{"name": "x", "role": "in", "type": "dtype", "rows": "m", "length": "n", "stride": "stride", "fill": "uniform"},
+                    {"name": "y", "role": "out", "type": "dtype", "rows": "m", "length": "n", "stride": "stride", "alias": "x"}],
+        "sources": {"cpu": {"file": "scale.c", "options": ["fast-math"]}, "hip": "cuda",
+                    "cuda": {"file": "scale.cu", "defines": {"BLOCK": "BLOCK", "T": "dtype"}, "options": ["no-fma"]}},
+        "launch": {"cpu": [{"symbol": "scale", "grid": ["m", "threads"], "arguments": ["x", "y"]}], "cuda": [grid],
+                   "hip": [{name: value for name, value in grid.items() if name != "cluster"}]},
+        "reference": {"file": "reference.c", "symbol": "scale_reference", "arguments": ["x", "y", {"i64": "n"}]},
+        "tolerance": {"f32": {"relative": 1e-5, "absolute": 1}}, "bytes": "2 * m * n * sizeof(dtype)", "flops": "m * n"}
+    wide = [{"name": "K%d" % i, "values": list(range(1, 9))} for i in range(10)]
+    for name, members in (
+            ("good", {}), ("config", {"reference": {"config": good["default"]}}), ("name-taken", {"name": "rmsnorm"}), ("unknown", {"x\x1b[2J": 1}),
+            ("overflow", {"bytes": "m * 9223372036854775807"}), ("zero", {"order": ["BLOCK / (m - 1)"]}), ("mixed", {"checks": [{"rule": "m", "why": "w"}]}),
+            ("nothing-left", {"space": [{"rule": "BLOCK > 999", "why": "\u00e4"}]}), ("outside", {"default": {**good["default"], "BLOCK": "n"}}),
+            ("no-knobs", {"knobs": [], "space": [], "default": {}, "order": [], "sources": {"cpu": good["sources"]["cpu"]},
+                          "launch": {"cpu": [{**good["launch"]["cpu"][0], "grid": [1]}]}}),
+            ("large", {"knobs": good["knobs"] + wide, "default": {**good["default"], **{knob["name"]: 1 for knob in wide}}}),
+            ("cycle", {"fields": [{**field, "same_as": field["name"]} for field in good["fields"]]}), ("path", {"reference": {"file": "../x", "symbol": "x", "arguments": []}}),
+            ("in-place", {"buffers": [{"name": "x", "role": "inout", "type": "f32", "rows": "m", "length": "n"}, {"name": "y", "role": "scratch", "type": "bf16", "length": 8}]})):
+        keep("folder", name, json.dumps({**good, **members}).encode(), piece=None)
+    for name, text in (("cut", json.dumps(good)[:700].encode()), ("twice", b'{"name": "a", "name": "b"}'), ("deep", b"[" * 3000), ("bad-utf8", b'{"name": "\xff\xfe"}'),
+                       ("nul", b'{"name": "\\u0000"}'), ("bare", b"7"), ("nothing-at-all", b"")):
+        keep("folder", name, text, piece=None)
+
+
 def main():
     readers()
     requests()
@@ -292,6 +330,7 @@ def main():
     imports()
     models()
     expressions()
+    folders()
     return 0
 
 
