@@ -342,8 +342,9 @@ static void bad_text_is_refused_where_it_stands(void **state)
 	        {"'abc", 1, "found \"'abc\", expected a text with a quote behind it as before it"},
 	        {"m", 1, "\"m\" is a number; it must be a text"},
 	};
-	/* Long ones are shown in part, the fault in it. */
+	/* Long ones are shown in part, the fault in it; those of several lines on one. */
 	static const struct row cut[] = {
+	        {"m +\n\t* 2", "column 6 of \"m +  * 2\": found \"*\", expected a value"},
 	        {"1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + x "
 	         "+ 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1",
 	                "column 89 of \"1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + x + 1 + 1 + 1 + 1 + 1 + 1 + 1 + "
