@@ -13,7 +13,7 @@ uint32_t ft_tensors_find(const struct ft_tensors *tensors, enum ft_role role)
 	return i;
 }
 
-bool ft_tensors_known(const struct ft_tensors *tensors)
+bool ft_tensors_are_rows(const struct ft_tensors *tensors)
 {
 	uint32_t in = ft_tensors_find(tensors, FT_INPUT_ROWS), out = ft_tensors_find(tensors, FT_OUTPUT);
 	uint32_t shared = 0;
@@ -44,13 +44,13 @@ void ft_reference_rows(const struct ft_reference *reference, const struct ft_ten
 
 FT_INLINE double smallest_normal(enum ft_dtype type)
 {
-	return type == FT_F16 ? 0x1p-14 : 0x1p-126;
+	return type == FT_F16 ? 0x1p-14 : type == FT_F64 ? 0x1p-1022 : 0x1p-126;
 }
 
-/* The first power of two that the type lacks. */
+/* The first power of two that the type lacks, as far as float64 has it. */
 static double beyond(enum ft_dtype type)
 {
-	return type == FT_F16 ? 0x1p16 : 0x1p128;
+	return type == FT_F16 ? 0x1p16 : type == FT_F64 ? DBL_MAX : 0x1p128;
 }
 
 /* The error of one element, where the quick test below did not do. */
@@ -100,6 +100,8 @@ FT_INLINE void suspect_any(const void *data, uint64_t start, const double *want,
 		suspect_as(FT_F32, data, start, want, count, output, bound, suspects);
 	else if (output->type == FT_F16)
 		suspect_as(FT_F16, data, start, want, count, output, bound, suspects);
+	else if (output->type != FT_BF16)
+		suspect_as(output->type, data, start, want, count, output, bound, suspects);
 	else
 		suspect_as(FT_BF16, data, start, want, count, output, bound, suspects);
 }
@@ -109,42 +111,55 @@ FT_WIDE(suspect,
                 double bound, uint64_t *suspects),
         (data, start, want, count, output, bound, suspects))
 
-static void compare_row(const struct ft_reference *reference, const struct ft_tensors *tensors,
-        const void *const *data, uint32_t at, uint64_t row, struct ft_worst *worst)
+/* Elements looked at together: as many as make the calls for them cheap, and stay in the first cache. */
+enum { BLOCK = 512 };
+
+/* `count` elements, at most a block, from that one of the row on. */
+static void compare_block(const struct ft_tensor *output, const void *data, uint64_t row, uint64_t first,
+        uint64_t count, const double *want, struct ft_worst *worst)
 {
-	/* Elements looked at together: as many as make the calls for them cheap, and stay in the first cache. */
-	enum { BLOCK = 512 };
-	const struct ft_tensor *output = &tensors->tensor[at];
-	double known[FT_ROW_KNOWN], want[BLOCK];
+	uint64_t start = row * output->stride + first, suspects;
 
-	reference->row(tensors, data, row, known);
-	for (uint64_t block = 0; block < output->length; block += BLOCK) {
-		uint64_t count = output->length - block < BLOCK ? output->length - block : BLOCK;
-		uint64_t start = row * output->stride + block, suspects;
+	suspect(data, start, want, count, output, worst->error, &suspects);
+	for (uint64_t i = 0; suspects && i < count; i++) {
+		double got = ft_load(output->type, data, start + i);
+		double error = error_of(output, got, want[i]);
 
-		reference->values(tensors, data, row, known, block, count, want);
-		suspect(data[at], start, want, count, output, worst->error, &suspects);
-		for (uint64_t i = 0; suspects && i < count; i++) {
-			double got = ft_load(output->type, data[at], start + i);
-			double error = error_of(output, got, want[i]);
-
-			if (error > worst->error)
-				*worst = (struct ft_worst){.error = error,
-				        .row = row,
-				        .column = block + i,
-				        .got = got,
-				        .want = want[i]};
-		}
+		if (error > worst->error)
+			*worst = (struct ft_worst){
+			        .error = error, .row = row, .column = first + i, .got = got, .want = want[i]};
 	}
+}
+
+static uint64_t block_of(const struct ft_tensor *output, uint64_t first)
+{
+	return output->length - first < BLOCK ? output->length - first : BLOCK;
 }
 
 void ft_compare_rows(const struct ft_reference *reference, const struct ft_tensors *tensors,
         const void *const *data, uint64_t first, uint64_t rows, struct ft_worst *worst)
 {
-	uint32_t output = ft_tensors_find(tensors, FT_OUTPUT);
+	uint32_t at = ft_tensors_find(tensors, FT_OUTPUT);
+	const struct ft_tensor *output = &tensors->tensor[at];
 
+	for (uint64_t row = first; row < first + rows; row++) {
+		double known[FT_ROW_KNOWN], want[BLOCK];
+
+		reference->row(tensors, data, row, known);
+		for (uint64_t i = 0; i < output->length; i += BLOCK) {
+			reference->values(tensors, data, row, known, i, block_of(output, i), want);
+			compare_block(output, data[at], row, i, block_of(output, i), want, worst);
+		}
+	}
+}
+
+void ft_compare_values(const struct ft_tensor *output, const void *data, uint64_t first, uint64_t rows,
+        const double *want, struct ft_worst *worst)
+{
 	for (uint64_t row = first; row < first + rows; row++)
-		compare_row(reference, tensors, data, output, row, worst);
+		for (uint64_t i = 0; i < output->length; i += BLOCK)
+			compare_block(output, data, row, i, block_of(output, i),
+			        want + (row - first) * output->length + i, worst);
 }
 
 void ft_worst_merge(struct ft_worst *worst, const struct ft_worst *other)

@@ -26,8 +26,9 @@
 /* The first tensor of that role, or the count if there is none. */
 uint32_t ft_tensors_find(const struct ft_tensors *tensors, enum ft_role role);
 
-/* Whether runners know such: one output and one input of its rows, of the same type, rows, length and stride. */
-bool ft_tensors_known(const struct ft_tensors *tensors);
+/* Whether it is a kernel over rows: one output and one input of its rows, of the same type, rows, length and stride, and
+ * shared inputs. */
+bool ft_tensors_are_rows(const struct ft_tensors *tensors);
 
 /* Rows [first, first + rows) of the reference, packed. Pure: rows may be shared out to threads. */
 void ft_reference_rows(const struct ft_reference *reference, const struct ft_tensors *tensors,
@@ -43,6 +44,9 @@ struct ft_worst {
  * float64. */
 void ft_compare_rows(const struct ft_reference *reference, const struct ft_tensors *tensors,
         const void *const *data, uint64_t first, uint64_t rows, struct ft_worst *worst);
+/* The same of one output of any kernel: `want` has these rows, packed. */
+void ft_compare_values(const struct ft_tensor *output, const void *data, uint64_t first, uint64_t rows,
+        const double *want, struct ft_worst *worst);
 /* Raises `worst` to `other`, as threads come together; on a tie the element that comes first stays. */
 void ft_worst_merge(struct ft_worst *worst, const struct ft_worst *other);
 /* 0 if within the output's bound; else -1 and an error that names the element, both values and the bound. */

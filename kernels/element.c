@@ -1,22 +1,37 @@
 #include "kernels/element.h"
 
+#include <math.h>
+
+static const struct {
+	const char *name;
+	size_t size;
+	double error, least, most; /* the bounds of an integer */
+} types[FT_DTYPES] = {
+        [FT_F32] = {"f32", 4, .error = 1e-6},
+        [FT_F16] = {"f16", 2, .error = 0x1p-11 + 1e-6},
+        [FT_BF16] = {"bf16", 2, .error = 0x1p-8 + 1e-6},
+        [FT_F64] = {"f64", 8, .error = 1e-14},
+        [FT_I8] = {"i8", 1, .least = -0x1p7, .most = 0x1p7 - 1},
+        [FT_U8] = {"u8", 1, .least = 0, .most = 0x1p8 - 1},
+        [FT_I32] = {"i32", 4, .least = -0x1p31, .most = 0x1p31 - 1},
+        [FT_I64] = {"i64", 8, .least = -0x1p63, .most = 0x1.fffffffffffffp62},
+};
+
 size_t ft_dtype_size(enum ft_dtype type)
 {
-	return type == FT_F32 ? 4 : 2;
+	return types[type].size;
 }
 
 const char *ft_dtype_name(enum ft_dtype type)
 {
-	if (type == FT_F16)
-		return "f16";
-	return type == FT_BF16 ? "bf16" : "f32";
+	return types[type].name;
 }
 
 bool ft_dtype_find(const char *name, enum ft_dtype *type)
 {
-	for (int each = 0; each < FT_DTYPES; each++) {
-		if (strcmp(name, ft_dtype_name(each)) == 0) {
-			*type = each;
+	for (int i = 0; i < FT_DTYPES; i++) {
+		if (strcmp(name, types[i].name) == 0) {
+			*type = (enum ft_dtype)i;
 			return true;
 		}
 	}
@@ -27,17 +42,18 @@ enum ft_dtype ft_dtype_named(const char *name)
 {
 	enum ft_dtype type = FT_F32;
 
-	ft_dtype_find(name, &type);
+	(void)ft_dtype_find(name, &type);
 	return type;
+}
+
+bool ft_dtype_is_integer(enum ft_dtype type)
+{
+	return types[type].most > 0;
 }
 
 double ft_dtype_error(enum ft_dtype type)
 {
-	static const double arithmetic = 1e-6;
-
-	if (type == FT_F16)
-		return 0x1p-11 + arithmetic;
-	return type == FT_BF16 ? 0x1p-8 + arithmetic : arithmetic;
+	return types[type].error;
 }
 
 /* What a type with fewer bits than float64 looks like. */
@@ -106,10 +122,39 @@ uint16_t ft_to_bf16(double value)
 	return narrow(value, &shape_bf16);
 }
 
+/* The nearest integer that the type has. */
+static int64_t whole(enum ft_dtype type, double value)
+{
+	if (isnan(value))
+		return 0;
+	return (int64_t)rint(value < types[type].least ? types[type].least
+	                : value > types[type].most     ? types[type].most
+	                                               : value);
+}
+
 void ft_store(enum ft_dtype type, void *data, uint64_t index, double value)
 {
-	if (type == FT_F32)
+	switch (type) {
+	case FT_F32:
 		((float *)data)[index] = (float)value;
-	else
+		break;
+	case FT_F64:
+		((double *)data)[index] = value;
+		break;
+	case FT_I8:
+		((int8_t *)data)[index] = (int8_t)whole(type, value);
+		break;
+	case FT_U8:
+		((uint8_t *)data)[index] = (uint8_t)whole(type, value);
+		break;
+	case FT_I32:
+		((int32_t *)data)[index] = (int32_t)whole(type, value);
+		break;
+	case FT_I64:
+		((int64_t *)data)[index] = whole(type, value);
+		break;
+	default:
 		((uint16_t *)data)[index] = type == FT_F16 ? ft_to_f16(value) : ft_to_bf16(value);
+		break;
+	}
 }

@@ -10,20 +10,21 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Device sources know the types by these numbers. */
-enum ft_dtype { FT_F32, FT_F16, FT_BF16 };
-enum { FT_DTYPES = FT_BF16 + 1 };
+/* Device sources know the first three by these numbers. */
+enum ft_dtype { FT_F32, FT_F16, FT_BF16, FT_F64, FT_I8, FT_U8, FT_I32, FT_I64, FT_DTYPES };
 
 #define FT_INLINE static inline __attribute__((always_inline))
 
 size_t ft_dtype_size(enum ft_dtype type); /* bytes an element */
 const char *ft_dtype_name(enum ft_dtype type);
-bool ft_dtype_find(const char *name, enum ft_dtype *type); /* false: there is no such type */
-/* Of a name that a schema allowed; "f32" where it is none of them. */
+/* Of a name that a schema allowed; f32 where it is none of them. */
 enum ft_dtype ft_dtype_named(const char *name);
+/* False where it is none of them. */
+bool ft_dtype_find(const char *name, enum ft_dtype *type);
+bool ft_dtype_is_integer(enum ft_dtype type);
 
 /* What rounding to a type and the f32 arithmetic before it may be off by: 2^-8 + 1e-6 for bf16, 2^-11 + 1e-6 for
- * f16, 1e-6 for f32. */
+ * f16, 1e-6 for f32; the same arithmetic in f64 is off by 1e-14; integers are exact. */
 double ft_dtype_error(enum ft_dtype type);
 
 /* Rounded once, to nearest even; NaN stays NaN, quiet, its sign and leading bits kept. */
@@ -55,16 +56,27 @@ FT_INLINE double ft_from_bf16(uint16_t bits)
 	return (double)ft_float_of((uint32_t)bits << 16);
 }
 
-/* Element `index` of an array of that type, which lies as such an array has to. */
+/* Element `index` of an array of that type, which lies as such an array has to. Of FT_I64 exact up to 2^53. */
 FT_INLINE double ft_load(enum ft_dtype type, const void *data, uint64_t index)
 {
 	if (type == FT_F32)
 		return (double)((const float *)data)[index];
+	if (type == FT_F64)
+		return ((const double *)data)[index];
+	if (type == FT_I8)
+		return ((const int8_t *)data)[index];
+	if (type == FT_U8)
+		return ((const uint8_t *)data)[index];
+	if (type == FT_I32)
+		return ((const int32_t *)data)[index];
+	if (type == FT_I64)
+		return (double)((const int64_t *)data)[index];
 	uint16_t bits = ((const uint16_t *)data)[index];
 
 	return type == FT_F16 ? ft_from_f16(bits) : ft_from_bf16(bits);
 }
 
+/* Rounded once, to nearest even; what lies outside of an integer type becomes its nearest bound, and NaN becomes 0. */
 void ft_store(enum ft_dtype type, void *data, uint64_t index, double value);
 
 /* Makes `name` of `name`_any, an inlined function that loops over arrays: on x86-64 compiled twice and chosen

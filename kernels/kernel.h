@@ -97,14 +97,21 @@ enum { FT_TENSORS_MAX = 8, FT_ROW_KNOWN = 4 };
 
 enum ft_role {
 	FT_INPUT_ROWS,   /* an input of which a row of the output needs the same row alone; timed cold */
-	FT_INPUT_SHARED, /* one that all rows need, as a weight; small, and timed as warm as it stays */
+	FT_INPUT,        /* any other that is as large as an output; timed cold */
+	FT_INPUT_SHARED, /* a small one that every launch needs, as a weight; timed as warm as it stays */
 	FT_OUTPUT,
+	FT_INOUT,   /* an output that is filled as an input is before each launch, outside of what is timed */
+	FT_SCRATCH, /* room to work in, of which nothing is kept; timed as warm as it stays */
 };
 
-/* What inputs are filled with, at random but alike for a seed. */
+/* What inputs are filled with, at random but alike for a seed where numbers are drawn. */
 enum ft_fill {
 	FT_FILL_NUMBERS, /* of one magnitude, either sign, never 0 */
 	FT_FILL_ROWS, /* rows of different magnitudes, some of them large, tiny, wide, sparse, far from 0, or 0 */
+	FT_FILL_NORMAL,  /* normally distributed, mean 0, deviation 1 */
+	FT_FILL_UNIFORM, /* in [0, 1) */
+	FT_FILL_ZEROS,
+	FT_FILL_INDEX, /* an element's place in its row */
 };
 
 struct ft_tensor {
@@ -119,10 +126,11 @@ struct ft_tensor {
 	 * as compare.h counts it. */
 	double relative, absolute;
 	bool in_place; /* the output may be the input of rows, which has the same rows, stride and type then */
+	bool is_filled; /* scratch: with `fill` before each launch, outside of what is timed; else with anything */
 };
 
-/* Runners know kernels with one output and one input of its rows, of the same shape (compare.h: ft_tensors_known); of shared
- * inputs there may be any number. */
+/* A kernel over rows has one output and one input of its rows, of the same shape, and any number of shared inputs (compare.h:
+ * ft_tensors_are_rows). Runners on a GPU know such kernels alone. */
 struct ft_tensors {
 	uint32_t count;
 	struct ft_tensor tensor[FT_TENSORS_MAX];
@@ -187,8 +195,8 @@ struct ft_kernel_cpu {
 	        const struct ft_problem *problem, const struct ft_config *config, uint32_t cores, void *plan);
 	/* The plan in words: two with the same ones do the same work, so only one of them is timed. */
 	void (*describe)(const void *plan, char *text, size_t size);
-	/* The first `rows` rows, on a pool of as many threads as cores; data[i] is row 0 of tensor i. Returns
-	 * when all is written. The only call in a window that is timed. */
+	/* The first `rows` rows, of a kernel that is not over rows all; on a pool of as many threads as cores; data[i] is row 0
+	 * of tensor i. Returns when all is written. The only call in a window that is timed. */
 	void (*run)(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows);
 };
 

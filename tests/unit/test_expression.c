@@ -271,8 +271,10 @@ static void bad_text_is_refused_where_it_stands(void **state)
 	                "kind, min, block"},
 	        {"mim(m, n)", 1, "there is no function \"mim\"; did you mean \"min\"?"},
 	        {"sin(m)", 1, "there is no function \"sin\"; did you mean \"min\"?"},
-	        {"sizeof(bf61)", 8, "there is no name or type \"bf61\"; types are f32, f16, bf16"},
-	        {"sizeof(int)", 8, "there is no name or type \"int\"; types are f32, f16, bf16"},
+	        {"sizeof(bf61)", 8,
+	                "there is no name or type \"bf61\"; types are f32, f16, bf16, f64, i8, u8, i32, i64"},
+	        {"sizeof(int)", 8,
+	                "there is no name or type \"int\"; types are f32, f16, bf16, f64, i8, u8, i32, i64"},
 	        {"sizeof(m)", 8, "\"m\" is a number; it must be a text"},
 	        {"sizeof(bf16, f16)", 12, "found \",\", expected \")\""},
 	        {"sizeof()", 8, "found \")\", expected a value"},
@@ -393,7 +395,8 @@ static void what_cannot_be_computed_is_said_with_the_values(void **state)
 	        {"4 * log2(m - 7)", "\"log2(m - 7)\" takes 1 or more, not 0: m=7; in \"4 * log2(m - 7)\""},
 	        {"pow2ceil(large)", "\"pow2ceil(large)\" overflows 64 bits: large=9223372036854775807"},
 	        {"sizeof(kind) * m",
-	                "\"sizeof(kind)\" takes a type, not \"cuda\"; types are f32, f16, bf16: kind=cuda; "
+	                "\"sizeof(kind)\" takes a type, not \"cuda\"; types are f32, f16, bf16, f64, i8, u8, "
+	                "i32, i64: kind=cuda; "
 	                "in \"sizeof(kind) * m\""},
 	        {"m + n + zero + minus + large + m + n + zero + minus + large + m + n + zero + minus + large",
 	                "\"m + n + zero + minus + large\" overflows 64 bits: m=7, n=4096, zero=0, minus=-7, "
@@ -601,11 +604,12 @@ static void an_expression_keeps_nothing_of_its_text_and_scope(void **state)
 	values[0].number = 40;
 	assert_int_equal(ft_expression_text(expression, values, &word, &error), 0);
 	assert_ptr_equal(word, values[6].text);
-	values[6].text = "f64";
+	values[6].text = "f8";
 	assert_int_equal(ft_expression_text(expression, values, &word, NULL), -1);
 	assert_int_equal(ft_expression_text(expression, values, &word, &error), -1);
 	assert_string_equal(error.message,
-	        "\"sizeof(dtype)\" takes a type, not \"f64\"; types are f32, f16, bf16: dtype=f64; in \"m < "
+	        "\"sizeof(dtype)\" takes a type, not \"f8\"; types are f32, f16, bf16, f64, i8, u8, i32, "
+	        "i64: dtype=f8; in \"m < "
 	        "4 ? "
 	        "'ab' : m < 40 ? 'cd' : sizeof(dtype) == 2 ? dtype : 'ef'\"");
 	ft_expression_free(expression);

@@ -22,44 +22,47 @@ static void note_least(uint64_t *least, uint64_t begin, uint64_t end)
 	*least = end - begin < *least ? end - begin : *least;
 }
 
-/* From a piece of the work, on one core: how long all of it takes. The least of some tries, for one that lost its core would
- * count a thousand times. Small problems are not worth it. */
+/* Of a kernel over rows, from a piece of the work, on one core: how long all of it takes. The least of some tries, for one that
+ * lost its core would count a thousand times. Small problems are not worth it. */
 static void estimate(struct cpu *cpu)
 {
 	enum { PIECES_LEAST = 8, TRIES = 3 };
-	const size_t pieces = cpu->m / cpu_rows_a_piece(cpu), threads = ft_pool_threads(cpu->pool);
-	const size_t at =
-	        (ODD_ROWS / cpu_rows_a_piece(cpu) + 1) * cpu_rows_a_piece(cpu); /* behind the odd rows */
+	cpu->backend.prepare_ns = cpu->backend.verify_ns = 0;
+	if (!cpu->over_rows)
+		return;
+	const uint32_t in = ft_tensors_find(&cpu->tensors, FT_INPUT_ROWS);
+	const struct array *input = &cpu->array[in];
+	const struct array *output = &cpu->array[ft_tensors_find(&cpu->tensors, FT_OUTPUT)];
+	const size_t rows = cpu_rows_a_piece(input);
+	const size_t pieces = cpu->m / rows, threads = ft_pool_threads(cpu->pool);
+	const size_t at = (ODD_ROWS / rows + 1) * rows; /* behind the odd rows */
 	struct ft_worst worst = {0};
 	uint64_t hash;
-	cpu->backend.prepare_ns = cpu->backend.verify_ns = 0;
-	if (pieces < PIECES_LEAST || at + cpu_rows_a_piece(cpu) > cpu->m)
+	if (pieces < PIECES_LEAST || at + rows > cpu->m)
 		return;
-	const void *data[FT_TENSORS_MAX];
-	memcpy(data, cpu->data, sizeof(data));
-	data[cpu->in] = cpu_verified_in(cpu);
-	data[cpu->out] = cpu_verified_out(cpu);
+	cpu_use_verified(cpu);
 	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
-		if (cpu->shared_input[i].data)
-			memset(cpu->shared_input[i].data, 0, cpu->shared_input[i].size);
+		if (cpu->tensors.tensor[i].role == FT_INPUT_SHARED)
+			memset(cpu->array[i].verified, 0, cpu->array[i].data);
 	}
 	uint64_t fills = UINT64_MAX, writes = UINT64_MAX, compares = UINT64_MAX, hashes = UINT64_MAX;
 	for (int i = 0; i < TRIES; i++) {
 		uint64_t begin = ft_clock_ns();
-		cpu_fill_rows(cpu, at, cpu_rows_a_piece(cpu));
+		cpu_fill_rows(cpu, in, at, rows);
 		uint64_t filled = ft_clock_ns();
-		cpu_poison(cpu, cpu_verified_out(cpu) - GUARD, PIECE);
+		cpu_poison(cpu, output->verified - GUARD, PIECE);
 		uint64_t written = ft_clock_ns();
-		ft_compare_rows(cpu->code->reference, &cpu->tensors, data, at, cpu_rows_a_piece(cpu), &worst);
+		ft_compare_rows(cpu->code->reference, &cpu->tensors, (const void *const *)cpu->data, at, rows,
+		        &worst);
 		uint64_t compared = ft_clock_ns();
-		cpu_note_hashes(cpu, cpu_verified_in(cpu) - GUARD, PIECE, &hash);
+		cpu_note_hashes(cpu, input->verified - GUARD, PIECE, &hash);
 		note_least(&fills, begin, filled);
 		note_least(&writes, filled, written);
 		note_least(&compares, written, compared);
 		note_least(&hashes, compared, ft_clock_ns());
 	}
 	/* A launch reads and writes at least what a poisoning writes. */
-	const uint64_t arena = cpu->shared || cpu->arena.filled ? 0 : 2 * cpu->sets;
+	const uint64_t arena = cpu->shared ? 0 : 2 * cpu->sets;
 	cpu->backend.prepare_ns = pieces * (fills + (1 + arena) * writes + hashes) / threads;
 	cpu->backend.verify_ns = pieces * (compares + 4 * writes + hashes) / threads;
 }
@@ -101,7 +104,7 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 	cpu->windows = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->windows));
 	if (!cpu->plan || !cpu->pending || !cpu->batch || !cpu->sampled || !cpu->windows)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", sweep->count);
-	if (cpu_measure_extent(cpu, error) < 0 || cpu_choose_sets(cpu, sweep->memory_cap, error) < 0)
+	if (cpu_lay_out(cpu, error) < 0 || cpu_choose_sets(cpu, sweep->memory_cap, error) < 0)
 		return -1;
 	cpu->rows = cpu->m;
 	pin(cpu);
@@ -122,7 +125,7 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 	if (!cpu->shared && cpu_prepare_arena(cpu, error) < 0)
 		return -1;
 	if (!cpu->ended)
-		cpu_fill_all(cpu);
+		cpu_fill_inputs(cpu);
 	if (cpu->ended)
 		return FT_BACKEND_ENDED;
 	return 0;

@@ -29,7 +29,7 @@ static void empty_work(void *context, uint32_t worker)
 	(void)worker;
 }
 
-static void next_pair(struct cpu *cpu)
+static void next_set(struct cpu *cpu)
 {
 	cpu->at += cpu->step;
 	while (cpu->at >= cpu->sets)
@@ -40,8 +40,33 @@ static void next_launch(struct cpu *cpu, size_t index)
 {
 	cpu->launched = true;
 	cpu->audited = cpu->count;
-	cpu_launch(cpu, index, cpu_timed_in(cpu, cpu->at), cpu_timed_out(cpu, cpu->at), cpu->rows);
-	next_pair(cpu);
+	cpu_use_set(cpu, cpu->at);
+	cpu_launch(cpu, index, cpu->rows);
+	next_set(cpu);
+}
+
+/* After so many launches: what they were given is as it was before them. */
+static void restore(struct cpu *cpu, uint64_t launches)
+{
+	size_t at = cpu->at;
+	if (!cpu->is_restored)
+		return;
+	for (uint64_t i = 0; i < launches; i++) {
+		at = at >= cpu->step ? at - cpu->step : at + cpu->sets - cpu->step;
+		cpu_restore_set(cpu, at);
+	}
+}
+
+/* That fit into a window with none of them given what another one left. */
+static uint64_t most_launches(const struct cpu *cpu)
+{
+	if (!cpu->is_restored)
+		return UINT64_MAX;
+	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
+		if (cpu->tensors.tensor[i].is_filled)
+			return 1;
+	}
+	return cpu->sets;
 }
 
 static uint64_t time_batch(struct cpu *cpu, size_t index, uint64_t batch)
@@ -50,6 +75,7 @@ static uint64_t time_batch(struct cpu *cpu, size_t index, uint64_t batch)
 	for (uint64_t i = 0; i < batch; i++)
 		next_launch(cpu, index);
 	uint64_t took = ft_clock_ns() - begin;
+	restore(cpu, batch);
 	cpu_note_work(cpu, begin);
 	return took > cpu->clock.overhead_ns ? took - cpu->clock.overhead_ns : 1;
 }
@@ -65,6 +91,7 @@ static void size_batch(struct cpu *cpu, size_t index)
 {
 	enum { TRIES = 3, GROWTH = 64 };
 	const uint64_t least = window_least_ns(cpu);
+	const uint64_t most = most_launches(cpu);
 	struct batch *batch = &cpu->batch[index];
 	uint64_t took = UINT64_MAX;
 	batch->launches = 1;
@@ -75,12 +102,13 @@ static void size_batch(struct cpu *cpu, size_t index)
 			if (once >= patience_ns)
 				break; /* large, or not to be had undisturbed */
 		}
-		if (took >= least || took == 0)
+		if (took >= least || took == 0 || batch->launches >= most)
 			break;
 		uint64_t next = batch->launches * least / took + 1;
 		batch->launches = next > batch->launches * GROWTH ? batch->launches * GROWTH
 		        : next > batch->launches                  ? next
 		                                                  : batch->launches + 1;
+		batch->launches = batch->launches < most ? batch->launches : most;
 		took = UINT64_MAX;
 	}
 	uint64_t windows = took > 0 ? sample_ns / took : WINDOWS;
@@ -99,6 +127,14 @@ static bool are_cold(const struct cpu *cpu)
 	        cpu_touched(cpu) * cpu->sets >= COLD_LEAST * cpu->device.traits.cache;
 }
 
+static size_t cold_arrays(const struct cpu *cpu)
+{
+	size_t count = 0;
+	for (uint32_t i = 0; i < cpu->tensors.count; i++)
+		count += cpu->array[i].cold;
+	return count;
+}
+
 static void say_method(struct cpu *cpu)
 {
 	char looked[80] = "";
@@ -111,7 +147,7 @@ static void say_method(struct cpu *cpu)
 	        " of %" PRIu64 " samples disturbed",
 	        (double)window_least_ns(cpu) / 1e3, cpu->device.traits.units,
 	        are_cold(cpu) ? "cold" : "not all cold",
-	        (double)cpu_touched(cpu) * (double)cpu->sets / MEBIBYTE, 2 * cpu->sets, looked,
+	        (double)cpu_touched(cpu) * (double)cpu->sets / MEBIBYTE, cold_arrays(cpu) * cpu->sets, looked,
 	        (double)cpu->device.traits.cache / MEBIBYTE, (double)cpu->floor_ps / 1e6, cpu->disturbed,
 	        cpu->samples);
 }
@@ -135,19 +171,16 @@ static bool backend_is_late(const struct cpu *cpu, uint64_t more_ns)
 	return cpu->backend.deadline_ns != 0 && ft_monotonic_ns() + more_ns >= cpu->backend.deadline_ns;
 }
 
-/* What a launch would leave of the next pair in the caches. */
+/* What a launch would leave of the next set in the caches. */
 static void touch_next(struct cpu *cpu)
 {
-	const char *in = cpu_timed_in(cpu, cpu->at);
-	const char *out = cpu_timed_out(cpu, cpu->at);
-	for (size_t i = 0; i < cpu->extent.slot; i += LINE) {
-		(void)*(const volatile char *)(in + i);
-		(void)*(const volatile char *)(out + i);
-	}
-	next_pair(cpu);
+	const char *set = cpu->arena.memory + cpu->at * cpu->slot;
+	for (size_t i = 0; i < cpu->slot; i += LINE)
+		(void)*(const volatile char *)(set + i);
+	next_set(cpu);
 }
 
-/* Once through so many pairs, for caches to hold what that leaves in them. Nanoseconds a launch. Beside others, whose turn
+/* Once through so many sets, for caches to hold what that leaves in them. Nanoseconds a launch. Beside others, whose turn
  * each launch may have to wait for, no longer than walk_ns: the rest is read. 0 if the deadline comes before. */
 static uint64_t walk(struct cpu *cpu, size_t index, size_t sets)
 {
@@ -182,6 +215,7 @@ static uint64_t time_in(struct cpu *cpu, size_t index, size_t sets)
 	if (once == 0)
 		return 0;
 	uint64_t launches = window_least_ns(cpu) / once + 1;
+	launches = launches < most_launches(cpu) ? launches : most_launches(cpu);
 	for (; count < WINDOWS && (count < LEAST || spent < look_ns / 4); count++) {
 		if (backend_is_late(cpu, launches * once))
 			return 0;
@@ -199,7 +233,7 @@ static bool keep_least(uint64_t *least, uint64_t value)
 	return value > 0;
 }
 
-/* Takes turns at the pairs of a cache, at half of `sets` and at all of them. False if the deadline ended it. */
+/* Takes turns at the sets of a cache, at half of `sets` and at all of them. False if the deadline ended it. */
 static bool look_at(struct cpu *cpu, size_t index, size_t sets)
 {
 	const uint64_t few = cpu->device.traits.cache / WARM_PART / cpu_touched(cpu);
@@ -210,7 +244,7 @@ static bool look_at(struct cpu *cpu, size_t index, size_t sets)
 	for (int turn = 0; timed && turn < COLD_TURNS && (turn == 0 || ft_clock_ns() - begin < look_ns);
 	        turn++) {
 		timed = keep_least(&cpu->warm_ps, time_in(cpu, index, few > 0 && few < sets ? few : 1));
-		/* Of a single pair, half the rows. */
+		/* Of a single set, half the rows. */
 		cpu->rows = sets > 1 ? m : m / 2;
 		timed = timed &&
 		        keep_least(
@@ -271,14 +305,14 @@ int cpu_warm(struct ft_backend *backend, struct ft_error *error)
 	cpu_note_work(cpu, begin);
 	while (begin - cpu->hot_ns < (uint64_t)WARM_MS * 1000000) {
 		if (cpu->warm_index < cpu->count)
-			next_launch(cpu, cpu->warm_index);
+			(void)time_batch(cpu, cpu->warm_index, 1);
 		else
 			ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), empty_work, NULL);
 		cpu_note_work(cpu, begin);
 		begin = ft_clock_ns();
 	}
 	size_t index = cpu->warm_index < cpu->count ? cpu->warm_index : cpu->built;
-	if (!cpu->looked && (cpu->sets > 1 || cpu->m > 1) && index < cpu->count)
+	if (!cpu->looked && (cpu->sets > 1 || (cpu->over_rows && cpu->m > 1)) && index < cpu->count)
 		look_for_cold(cpu, index);
 	cpu->looked = true;
 	cpu->floor_ps = empty_launch_ps(cpu);
@@ -306,14 +340,14 @@ int cpu_measure(struct ft_backend *backend, size_t index, uint64_t *sample_ps, s
 		if (cpu->batch[index].launches == 0)
 			size_batch(cpu, index);
 		else
-			next_launch(cpu, index);
+			(void)time_batch(cpu, index, 1);
 		*sample_ps = 1;
 		return 0;
 	}
 	const struct batch batch = cpu->batch[index];
 	/* Another config was on the cores: its code and the branches that it took are not this one's. */
 	if (batch.launches >= SETTLE_LEAST)
-		next_launch(cpu, index);
+		(void)time_batch(cpu, index, 1);
 	uint64_t before = interruptions();
 	uint64_t took = time_batch(cpu, index, batch.launches);
 	windows->spent += took;

@@ -13,9 +13,9 @@ enum { IN_PLACE_ROWS = 16 /* checked in place */ };
 
 struct compare {
 	const struct cpu *cpu;
+	uint32_t output;
 	const void *data[FT_TENSORS_MAX];
-	size_t m;
-	size_t rows_a_piece;
+	size_t rows, rows_a_piece;
 	_Atomic size_t gap; /* first row after which something was written, plus 1 */
 	atomic_flag busy;
 	struct ft_worst worst;
@@ -25,14 +25,20 @@ static void compare_piece(void *context, size_t index)
 {
 	struct compare *compare = context;
 	const struct cpu *cpu = compare->cpu;
+	const struct array *array = &cpu->array[compare->output];
+	const struct ft_tensor *output = &cpu->tensors.tensor[compare->output];
 	struct ft_worst worst = {0};
 	size_t first = index * compare->rows_a_piece;
-	size_t rows = compare->m - first > compare->rows_a_piece ? compare->rows_a_piece : compare->m - first;
-	const char *out = compare->data[cpu->out];
-	ft_compare_rows(cpu->code->reference, &cpu->tensors, compare->data, first, rows, &worst);
-	size_t gap = cpu->extent.stride - cpu->extent.row;
-	for (size_t row = first; gap > 0 && row < first + rows && row + 1 < cpu->m; row++) {
-		if (!cpu_is_poison(out + row * cpu->extent.stride + cpu->extent.row, gap))
+	size_t rows =
+	        compare->rows - first > compare->rows_a_piece ? compare->rows_a_piece : compare->rows - first;
+	const char *out = compare->data[compare->output];
+	if (array->want)
+		ft_compare_values(output, out, first, rows, array->want + first * output->length, &worst);
+	else
+		ft_compare_rows(cpu->code->reference, &cpu->tensors, compare->data, first, rows, &worst);
+	size_t gap = array->stride - array->row;
+	for (size_t row = first; gap > 0 && row < first + rows && row + 1 < output->rows; row++) {
+		if (!cpu_is_poison(out + row * array->stride + array->row, gap))
 			atomic_store(&compare->gap, row + 1);
 	}
 	while (atomic_flag_test_and_set_explicit(&compare->busy, memory_order_acquire))
@@ -41,32 +47,70 @@ static void compare_piece(void *context, size_t index)
 	atomic_flag_clear_explicit(&compare->busy, memory_order_release);
 }
 
-/* 1 and an error if the output or what surrounds it is not as it must be. */
-static int check_output(
-        struct cpu *cpu, const char *in, const char *out, size_t m, double *largest, struct ft_error *error)
+/* 1 and an error if what surrounds the rows of one of them is not as it must be. */
+static int check_guards(const struct array *array, const char *out, bool whole, struct ft_error *error)
 {
-	const struct extent *extent = &cpu->extent;
-	struct compare compare = {.cpu = cpu, .m = m, .busy = ATOMIC_FLAG_INIT};
-	memcpy(compare.data, cpu->data, sizeof(compare.data));
-	compare.data[cpu->in] = in;
-	compare.data[cpu->out] = out;
-	compare.rows_a_piece = cpu_rows_a_piece(cpu);
-	cpu_in_parallel(cpu, (m + compare.rows_a_piece - 1) / compare.rows_a_piece, compare_piece, &compare);
+	if (!cpu_is_poison(out - GUARD, GUARD)) {
+		ft_fail(error, FT_E_BAD_VALUE, "it wrote before the first row");
+		return 1;
+	}
+	if (whole && !cpu_is_poison(out + array->data, array->size - GUARD - array->data)) {
+		ft_fail(error, FT_E_BAD_VALUE, "it wrote after the last row");
+		return 1;
+	}
+	return 0;
+}
+
+/* 1 and an error if the first rows of an output or what surrounds them is not as it must be. */
+static int check_output(struct cpu *cpu, uint32_t output, const void *const *data, size_t rows,
+        double *largest, struct ft_error *error)
+{
+	const struct array *array = &cpu->array[output];
+	struct compare compare = {.cpu = cpu, .output = output, .rows = rows, .busy = ATOMIC_FLAG_INIT};
+	memcpy(compare.data, data, sizeof(compare.data));
+	compare.rows_a_piece = cpu_rows_a_piece(array);
+	cpu_in_parallel(
+	        cpu, (rows + compare.rows_a_piece - 1) / compare.rows_a_piece, compare_piece, &compare);
 	if (compare.worst.error > *largest)
 		*largest = compare.worst.error;
-	if (ft_worst_check(&compare.worst, &cpu->tensors.tensor[cpu->out], error) < 0)
+	if (ft_worst_check(&compare.worst, &cpu->tensors.tensor[output], error) < 0)
 		return 1;
 	if (compare.gap > 0) {
 		ft_fail(error, FT_E_BAD_VALUE, "it wrote between row %zu and the next", compare.gap - 1);
 		return 1;
 	}
-	if (!cpu_is_poison(out - GUARD, GUARD)) {
-		ft_fail(error, FT_E_BAD_VALUE, "it wrote before the first row");
-		return 1;
-	}
-	if (m == cpu->m && !cpu_is_poison(out + extent->data, extent->size - GUARD - extent->data)) {
-		ft_fail(error, FT_E_BAD_VALUE, "it wrote after the last row");
-		return 1;
+	return check_guards(array, data[output], rows == cpu->tensors.tensor[output].rows, error);
+}
+
+/* Puts words before what an error says. */
+static void say_first(struct ft_error *error, const char *words)
+{
+	char message[sizeof(error->message)];
+	if (!error)
+		return;
+	snprintf(message, sizeof(message), "%s", error->message);
+	ft_fail(error, FT_E_BAD_VALUE, "%s: %s", words, message);
+}
+
+/* All that a launch may write to, after one. */
+static int check_outputs(struct cpu *cpu, double *largest, struct ft_error *error)
+{
+	uint32_t outputs = 0;
+	for (uint32_t i = 0; i < cpu->tensors.count; i++)
+		outputs += cpu_is_output(cpu->tensors.tensor[i].role);
+	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
+		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
+		const bool is_output = cpu_is_output(tensor->role);
+		int result = 0;
+		if (is_output)
+			result = check_output(
+			        cpu, i, (const void *const *)cpu->data, tensor->rows, largest, error);
+		else if (tensor->role == FT_SCRATCH)
+			result = check_guards(&cpu->array[i], cpu->data[i], true, error);
+		if (result != 0 && (outputs > 1 || !is_output))
+			say_first(error, tensor->name);
+		if (result != 0 || cpu->ended)
+			return result;
 	}
 	return 0;
 }
@@ -75,46 +119,59 @@ static int check_output(
  * what one config did to them. */
 static int check_inputs(struct cpu *cpu, struct ft_error *error)
 {
-	const char *what;
-	const bool changed = cpu_has_changed(cpu, cpu_verified_in(cpu) - GUARD, cpu->extent.input, cpu->hash);
+	const char *what = NULL;
+	for (uint32_t i = 0; i < cpu->tensors.count && !what; i++) {
+		const struct array *array = &cpu->array[i];
+		if (cpu_is_input(cpu->tensors.tensor[i].role) &&
+		        cpu_has_changed(cpu, array->verified - GUARD, array->size, array->hash))
+			what = cpu->tensors.tensor[i].name;
+	}
 	if (cpu->ended)
 		return 0;
-	what = changed ? cpu->tensors.tensor[cpu->in].name : cpu_changed_input(cpu);
 	cpu->launched = false;
 	if (!what)
 		return 0;
 	cpu->until_ns = 0; /* half of it would be worse than none */
-	cpu_fill_all(cpu);
+	cpu_fill_inputs(cpu);
 	cpu->until_ns = cpu->backend.deadline_ns;
 	ft_fail(error, FT_E_BAD_VALUE, "it changed its %s", what);
 	return 1;
 }
 
-/* Right if the whole output is, and some rows of it in place: what lies in the way of reading before writing shows in any. */
+/* Some rows once more, with the output as the input. */
+static int check_in_place(struct cpu *cpu, size_t index, double *largest, struct ft_error *error)
+{
+	const uint32_t in = ft_tensors_find(&cpu->tensors, FT_INPUT_ROWS);
+	const uint32_t out = ft_tensors_find(&cpu->tensors, FT_OUTPUT);
+	const struct array *array = &cpu->array[out];
+	const size_t few = cpu->m < IN_PLACE_ROWS ? cpu->m : IN_PLACE_ROWS;
+	const void *data[FT_TENSORS_MAX];
+	memcpy(data, cpu->data, sizeof(data));
+	for (size_t row = 0; row < few; row++)
+		memcpy(array->verified + row * array->stride, cpu->array[in].verified + row * array->stride,
+		        array->row);
+	cpu->data[in] = cpu->data[out];
+	cpu_launch(cpu, index, few);
+	int result = check_output(cpu, out, data, few, largest, error);
+	if (result != 0)
+		say_first(error, "in place");
+	return result;
+}
+
+/* Right if all outputs are, and some rows in place: what lies in the way of reading before writing shows in any. */
 static int check_launches(struct cpu *cpu, size_t index, double *largest, struct ft_error *error)
 {
-	const size_t m = cpu->m;
-	const size_t few = m < IN_PLACE_ROWS ? m : IN_PLACE_ROWS;
-	char *in = cpu_verified_in(cpu);
-	char *out = cpu_verified_out(cpu);
-	cpu_poison(cpu, out - GUARD, cpu->extent.size);
+	const uint32_t out = ft_tensors_find(&cpu->tensors, FT_OUTPUT);
+	cpu_use_verified(cpu);
+	cpu_renew_outputs(cpu);
 	cpu->launched = true;
 	cpu->audited = cpu->count;
 	uint64_t began = ft_clock_ns();
-	cpu_launch(cpu, index, in, out, m);
+	cpu_launch(cpu, index, cpu->m);
 	cpu_note_work(cpu, began);
-	int result = cpu->ended ? 0 : check_output(cpu, in, out, m, largest, error);
-	if (result != 0 || cpu->ended || !cpu->tensors.tensor[cpu->out].in_place)
-		return result;
-	for (size_t row = 0; row < few; row++)
-		memcpy(out + row * cpu->extent.stride, in + row * cpu->extent.stride, cpu->extent.row);
-	cpu_launch(cpu, index, out, out, few);
-	result = check_output(cpu, in, out, few, largest, error);
-	if (result != 0) {
-		char message[sizeof(error->message)];
-		snprintf(message, sizeof(message), "%s", error->message);
-		ft_fail(error, FT_E_BAD_VALUE, "in place: %s", message);
-	}
+	int result = cpu->ended ? 0 : check_outputs(cpu, largest, error);
+	if (result == 0 && !cpu->ended && cpu->over_rows && cpu->tensors.tensor[out].in_place)
+		result = check_in_place(cpu, index, largest, error);
 	return result;
 }
 
@@ -139,56 +196,75 @@ int cpu_verify(struct ft_backend *backend, size_t index, double *largest, struct
 	return result;
 }
 
-/* 1 if an output is not right. The first of either input is held against the reference, all others against that one, to
- * the bit; and against the reference where they differ, for a sum's order may. */
-static int check_again(struct cpu *cpu, size_t shift, struct ft_error *error)
+/* 1 if an output is not right. The first of either input is held against the reference, all others against that one, to the
+ * bit; and against the reference where they differ, for a sum's order may. */
+static int check_again(struct cpu *cpu, size_t input, struct ft_error *error)
 {
-	char *out = cpu_verified_out(cpu);
-	const char *in = cpu_verified_in(cpu) + shift * cpu->extent.stride;
-	const bool known = cpu->audits >= AUDIT_SHIFTS;
+	const bool known = cpu->audits >= AUDIT_INPUTS;
+	bool differs = !known;
 	double largest = 0;
-	if (known && !cpu_has_changed(cpu, out - GUARD, cpu->extent.size, cpu->right[shift]))
+	for (uint32_t i = 0; i < cpu->tensors.count && !differs; i++) {
+		const struct array *array = &cpu->array[i];
+		differs = cpu_is_output(cpu->tensors.tensor[i].role) &&
+		        cpu_has_changed(cpu, array->verified - GUARD, array->size, cpu_hashes(array, input));
+	}
+	if (!differs)
 		return 0;
-	if (check_output(cpu, in, out, cpu->m, &largest, error) != 0) {
-		char message[sizeof(error->message)];
-		snprintf(message, sizeof(message), "%s", error->message);
-		ft_fail(error, FT_E_BAD_VALUE,
-		        "right at first, wrong in launch %" PRIu64 " after the timing: %s", cpu->audits + 1,
-		        message);
+	if (check_outputs(cpu, &largest, error) != 0) {
+		char words[64];
+		snprintf(words, sizeof(words), "right at first, wrong in launch %" PRIu64 " after the timing",
+		        cpu->audits + 1);
+		say_first(error, words);
 		return 1;
 	}
-	if (!known)
-		cpu_note_hashes(cpu, out - GUARD, cpu->extent.size, cpu->right[shift]);
+	for (uint32_t i = 0; i < cpu->tensors.count && !known; i++) {
+		const struct array *array = &cpu->array[i];
+		if (cpu_is_output(cpu->tensors.tensor[i].role))
+			cpu_note_hashes(cpu, array->verified - GUARD, array->size, cpu_hashes(array, input));
+	}
 	return 0;
 }
 
-/* Every other launch reads from the second row on: so no row's output is what the launch before left there, and neither
- * an element that was not written nor a sum that was kept goes unseen. The odd rows, some of which are alike, are
- * poisoned besides. */
+/* The next launch reads the inputs of a set that is timed, and writes where it is verified. */
+static void use_other_inputs(struct cpu *cpu)
+{
+	cpu_use_verified(cpu);
+	for (uint32_t i = 0; i < cpu->tensors.count && !cpu->shared; i++) {
+		if (cpu->array[i].cold && cpu_is_input(cpu->tensors.tensor[i].role))
+			cpu->data[i] = cpu->arena.memory + cpu->array[i].slot;
+	}
+}
+
+/* Launches with two inputs take turns, both writing to one place: so no output is what the launch before left there, and
+ * neither an element that was not written nor a sum that was kept goes unseen. What the other input has to come to is known of
+ * kernels over rows alone. */
 int cpu_audit(struct ft_backend *backend, size_t index, uint64_t launches, uint64_t *checked,
         struct ft_error *error)
 {
 	struct cpu *cpu = cpu_of(backend);
-	const struct extent *extent = &cpu->extent;
-	const size_t odd = cpu->m < ODD_ROWS ? cpu->m : ODD_ROWS;
-	char *out = cpu_verified_out(cpu);
 	int result = 0;
 	cpu->until_ns = 0;
 	cpu->ended = false;
 	if (cpu->launched)
 		(void)check_inputs(cpu, NULL);
 	if (cpu->audited != index) {
-		cpu_poison(cpu, out - GUARD, extent->size);
+		cpu_renew_outputs(cpu);
 		cpu->audited = index;
 		cpu->audits = 0;
 	}
 	for (*checked = 0; *checked < launches && result == 0; ++*checked) {
-		size_t shift = cpu->audits % AUDIT_SHIFTS;
-		cpu_poison(cpu, out, (odd - 1) * extent->stride + extent->row);
+		const size_t input = cpu->over_rows ? cpu->audits % AUDIT_INPUTS : 0;
 		uint64_t began = ft_clock_ns();
-		cpu_launch(cpu, index, cpu_verified_in(cpu) + shift * extent->stride, out, cpu->m);
+		use_other_inputs(cpu);
+		if (!cpu->over_rows) {
+			cpu_launch(cpu, index, cpu->m);
+			cpu_restore_verified(cpu);
+		}
+		if (input == 0)
+			cpu_use_verified(cpu);
+		cpu_launch(cpu, index, cpu->m);
 		cpu_note_work(cpu, began);
-		result = check_again(cpu, shift, error);
+		result = check_again(cpu, input, error);
 		cpu->audits++;
 	}
 	return check_inputs(cpu, error) != 0 ? 1 : result;

@@ -1,6 +1,6 @@
 /* What the CPU backend knows of its device and of the sweep in work, shared by the files that it is made of:
- * backend_cpu.c (its life), cpu_prepare.c, cpu_verify.c and cpu_time.c (the stages of a sweep), and cpu_arrays.c (what is
- * verified and timed with). Used from one thread. METHOD.md gives the reasons for what is measured, and how. */
+ * backend_cpu.c (its life), cpu_prepare.c, cpu_verify.c and cpu_time.c (the stages of a sweep), cpu_arrays.c (what is
+ * verified and timed with) and cpu_fill.c (what is in it). Used from one thread. METHOD.md gives the reasons for what is measured, and how. */
 #ifndef FLYTUNE_KERNELS_RUNNER_CPU_INTERNAL_H
 #define FLYTUNE_KERNELS_RUNNER_CPU_INTERNAL_H
 
@@ -22,25 +22,22 @@ enum {
 	COLD_ENOUGH = 8, /* where no launch was seen to be any faster in fewer */
 	COLD_MOST = 16,
 	WINDOWS_MOST = 64,
-	AUDIT_SHIFTS = 2,
+	AUDIT_INPUTS = 2,
 };
 
-/* The input of rows, and the output, which has its shape: guards around m rows at the problem's stride. */
-struct extent {
-	size_t element;
-	size_t row;    /* bytes of a row's elements */
-	size_t stride; /* bytes from row to row */
-	size_t data;   /* bytes from the first element to the last */
-	size_t size;   /* with the guards, a whole number of pages: what is verified */
-	size_t input;  /* the same of an input, which has one row more */
-	size_t slot;   /* without, a whole number of cache lines: what is timed */
-};
-
-/* An input that all rows need: one array, verified and timed with. */
-struct shared_input {
-	char *data;
-	size_t size;
-	uint64_t hash;
+/* One of the kernel's arrays: guards around rows at its stride. */
+struct array {
+	size_t row;     /* bytes of a row's elements */
+	size_t stride;  /* bytes from row to row */
+	size_t data;    /* bytes from the first element to the last */
+	size_t size;    /* with the guards, a whole number of pages */
+	char *verified; /* row 0 of the one that is verified with; of what is not timed cold, timed as well */
+	char *kept;     /* of one that is filled before each launch: the same, as it is filled */
+	bool cold;
+	size_t slot; /* of a cold one: where it begins in a set of those to time with */
+	uint64_t *
+	        hash; /* a piece each: of an input as it was filled, of an output as it is right with each input of the audit */
+	double *want; /* of an output of a kernel that is not over rows: what it has to be, packed */
 };
 
 /* How one config is sampled. */
@@ -49,16 +46,12 @@ struct batch {
 	uint32_t windows;  /* a sample */
 };
 
-/* What is timed with. It outlives a sweep: inputs are ordinary elements from end to end, whatever rows a problem
- * makes of them, and nothing reads the outputs. */
+/* What is timed with: sets of all cold arrays, one behind the other. The memory outlives a sweep, for its pages are dear. */
 struct arena {
-	char *pattern; /* of a piece of the inputs */
 	char *memory;
-	size_t room;   /* bytes for inputs, and as many for outputs behind them */
-	size_t filled; /* of them, so many as there are; the rest takes no memory */
 	size_t size;   /* as mapped */
-	enum ft_dtype type;
-	uint64_t made; /* for whoever counts what sweeps share */
+	size_t made;   /* sets that are filled */
+	size_t backed; /* bytes that were written to; the rest takes no memory */
 };
 
 /* A sample in the making: its windows lie between those of other configs. */
@@ -81,10 +74,11 @@ struct cpu {
 	const struct ft_kernel *kernel;
 	const struct ft_kernel_cpu *code; /* of that kernel */
 	struct ft_tensors tensors;
-	uint32_t in, out;           /* which of them */
+	bool over_rows;             /* it is such a kernel; of others a launch is always whole */
+	bool is_restored;           /* it has arrays that are filled before each launch */
 	void *data[FT_TENSORS_MAX]; /* what the next launch gets */
-	struct shared_input shared_input[FT_TENSORS_MAX];
-	size_t m; /* rows */
+	struct array array[FT_TENSORS_MAX];
+	size_t m; /* rows of the first output */
 	struct ft_pool *pool;
 	struct ft_cpus before; /* the main thread's cores */
 	bool pinned;
@@ -98,25 +92,23 @@ struct cpu {
 	size_t default_index;
 	size_t built;      /* the last one */
 	size_t warm_index; /* the default if it is right, else the first that is; count: none yet */
-	struct extent extent;
-	char *memory; /* the pair of arrays that is verified with */
+	char *memory;      /* the arrays that are verified with */
 	size_t memory_size;
-	size_t sets; /* pairs of arrays to time with */
+	size_t slot; /* bytes of a set */
+	size_t sets; /* of cold arrays, to time with */
 	size_t most; /* of them, by what memory there is */
 	/* Whether they are enough was looked at: picoseconds a launch in what a cache holds, in half of them, and in all. */
 	bool looked;
 	uint64_t warm_ps, half_ps, whole_ps;
-	size_t rows;                   /* of a pair that is timed: all of them but then */
-	bool shared;                   /* memory was short: the one pair serves both */
-	size_t at;                     /* the pair that is next */
-	size_t step;                   /* from one to the next, so that no prefetcher guesses it */
-	uint64_t *hash;                /* of the verified input, a piece each */
-	uint64_t *right[AUDIT_SHIFTS]; /* of the output that belongs to it, read from that row on */
-	size_t audited;                /* whose those are */
-	uint64_t audits;               /* launches since */
-	bool launched;                 /* something ran since the inputs were compared last */
-	uint64_t until_ns;             /* of work in parallel: the deadline, monotonic; 0: none */
-	bool ended;                    /* it passed in the middle of some */
+	size_t rows;       /* of a set that is timed: all of them but then */
+	bool shared;       /* memory was short: the one that is verified with serves both */
+	size_t at;         /* the set that is next */
+	size_t step;       /* from one to the next, so that no prefetcher guesses it */
+	size_t audited;    /* whose the hashes of the outputs are */
+	uint64_t audits;   /* launches since */
+	bool launched;     /* something ran since the inputs were compared last */
+	uint64_t until_ns; /* of work in parallel: the deadline, monotonic; 0: none */
+	bool ended;        /* it passed in the middle of some */
 	uint64_t seed;
 	struct ft_clock clock;
 	uint64_t floor_ps; /* an empty launch */
@@ -135,43 +127,35 @@ static inline struct cpu *cpu_of(struct ft_backend *backend)
 	return (struct cpu *)backend;
 }
 
-static inline char *cpu_verified_in(const struct cpu *cpu)
+static inline bool cpu_is_output(enum ft_role role)
 {
-	return cpu->memory + GUARD;
+	return role == FT_OUTPUT || role == FT_INOUT;
 }
 
-static inline char *cpu_verified_out(const struct cpu *cpu)
+static inline bool cpu_is_input(enum ft_role role)
 {
-	return cpu_verified_in(cpu) + cpu->extent.input;
+	return role == FT_INPUT_ROWS || role == FT_INPUT || role == FT_INPUT_SHARED;
 }
 
-/* Of pair `index` of those to time with. */
-static inline char *cpu_timed_in(const struct cpu *cpu, size_t index)
+/* The next launch gets set `index` of those to time with. */
+static inline void cpu_use_set(struct cpu *cpu, size_t index)
 {
-	if (cpu->shared)
-		return cpu_verified_in(cpu);
-	return cpu->arena.memory + index * cpu->extent.slot;
+	char *set = cpu->arena.memory + index * cpu->slot;
+	for (uint32_t i = 0; i < cpu->tensors.count; i++)
+		cpu->data[i] = cpu->array[i].cold && !cpu->shared ? set + cpu->array[i].slot
+		                                                  : cpu->array[i].verified;
 }
 
-/* In a page it lies to its input as an array does that follows it at once. */
-static inline char *cpu_timed_out(const struct cpu *cpu, size_t index)
+/* The next launch gets what is verified with. */
+static inline void cpu_use_verified(struct cpu *cpu)
 {
-	if (cpu->shared)
-		return cpu_verified_out(cpu);
-	return cpu_timed_in(cpu, index) + cpu->arena.room + cpu->extent.slot % PAGE;
+	for (uint32_t i = 0; i < cpu->tensors.count; i++)
+		cpu->data[i] = cpu->array[i].verified;
 }
 
-/* Bytes of a pair that a launch reads or writes. */
-static inline uint64_t cpu_touched(const struct cpu *cpu)
+/* The one call in a timed window, but for the choice of a set. */
+static inline void cpu_launch(struct cpu *cpu, size_t index, size_t rows)
 {
-	return 2 * cpu->m * (uint64_t)cpu->extent.row;
-}
-
-/* The one call in a timed window. */
-static inline void cpu_launch(struct cpu *cpu, size_t index, char *in, char *out, size_t rows)
-{
-	cpu->data[cpu->in] = in;
-	cpu->data[cpu->out] = out;
 	cpu->code->run(cpu->pool, cpu->plan + index * cpu->code->plan_size, cpu->data, rows);
 }
 
@@ -188,33 +172,50 @@ void cpu_in_parallel(
 
 /* ---- arrays ---- */
 
-/* Of the tensors: which is which, and how large they are. -1 if they are not what this runner knows. */
-int cpu_measure_extent(struct cpu *cpu, struct ft_error *error);
-/* How many pairs at first, and at the most, within what memory there is. */
+/* Of the tensors: how large the arrays are, and which are timed cold. */
+int cpu_lay_out(struct cpu *cpu, struct ft_error *error);
+/* How many sets at first, and at the most, within what memory there is. */
 int cpu_choose_sets(struct cpu *cpu, uint64_t cap, struct ft_error *error);
 int cpu_allocate(struct cpu *cpu, struct ft_error *error);
-/* So many pairs, all there; those of a sweep before serve again where they do. */
+/* Memory for as many sets as there may be, and as many as there are at first; that of a sweep before serves again where it does. */
 int cpu_prepare_arena(struct cpu *cpu, struct ft_error *error);
 void cpu_use_sets(struct cpu *cpu, size_t sets);
 void cpu_free_arrays(struct cpu *cpu);
 void cpu_free_arena(struct arena *arena);
-
-size_t cpu_rows_a_piece(const struct cpu *cpu);
+/* Bytes of a set that a launch reads or writes. */
+uint64_t cpu_touched(const struct cpu *cpu);
 static inline size_t cpu_pieces_of(size_t size)
 {
 	return (size + PIECE - 1) / PIECE;
 }
-/* Rows of the input that is verified with; what lies between them stays as it is. */
-void cpu_fill_rows(struct cpu *cpu, size_t first, size_t rows);
-/* That input with the poison around it, all others, and the hashes of each. */
-void cpu_fill_all(struct cpu *cpu);
+
+/* ---- what is in them ---- */
+
+/* Of an output that is right with this input. */
+static inline uint64_t *cpu_hashes(const struct array *array, size_t input)
+{
+	return array->hash + input * cpu_pieces_of(array->size);
+}
+
+/* Rows that make about a piece. */
+size_t cpu_rows_a_piece(const struct array *array);
+/* Rows of one that is verified with, or of what it is filled with before each launch; what lies between them stays as it is. */
+void cpu_fill_rows(struct cpu *cpu, uint32_t tensor, size_t first, size_t rows);
+/* All inputs with the poison around them, and the hashes of each. */
+void cpu_fill_inputs(struct cpu *cpu);
+/* What is verified with is ready for a launch: outputs are poison, what is filled before each launch is. */
+void cpu_renew_outputs(struct cpu *cpu);
+/* Only what is filled before each launch is. */
+void cpu_restore_verified(struct cpu *cpu);
+/* The same of a set that is timed. */
+void cpu_restore_set(struct cpu *cpu, size_t set);
+/* All of set 0, and others from it. */
+void cpu_fill_sets(struct cpu *cpu, size_t first, size_t end);
 void cpu_poison(struct cpu *cpu, char *array, size_t size);
 bool cpu_is_poison(const char *from, size_t size);
 /* A hash for each piece. */
 void cpu_note_hashes(struct cpu *cpu, const char *array, size_t size, uint64_t *hash);
 bool cpu_has_changed(struct cpu *cpu, const char *array, size_t size, uint64_t *hash);
-/* The name of an input that all rows need and that is not what it was; NULL: none. */
-const char *cpu_changed_input(const struct cpu *cpu);
 
 /* ---- the stages, as in backend.h ---- */
 

@@ -183,7 +183,7 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "this runner has no %s", sweep->kernel->name);
 	gpu->problem = *sweep->problem;
 	sweep->kernel->tensors(sweep->kernel, sweep->problem, &gpu->tensors);
-	if (!ft_tensors_known(&gpu->tensors))
+	if (!ft_tensors_are_rows(&gpu->tensors))
 		return ft_fail(error, FT_E_BAD_VALUE,
 		        "this runner knows kernels with one output and one input of the same shape");
 	gpu->index = sweep->device;
