@@ -530,7 +530,7 @@ static int start(struct daemon *daemon, struct ft_error *error)
 	            &daemon->settings, &queue_events, daemon, error) != 0)
 		return -1;
 	daemon->has_queue = true;
-	background_settled(&daemon->background, NULL); /* devices that were known need not be heard */
+	background_settled(&daemon->background, NULL); /* devices that were known need not be probed */
 	if (daemon->notify.watchdog_ns > 0)
 		timer_repeat(&daemon->watchdog, feed_watchdog, daemon->notify.watchdog_ns / 2000000,
 		        daemon->notify.watchdog_ns / 2000000);

@@ -4,7 +4,7 @@
  * Each daemon's board gets a serial, and is mapped at the place serial % BOARDS_KEPT of one region that is never
  * unmapped while the client lives. A later board is mapped over the oldest one's place in one step, so a thread that
  * was held up for the lives of BOARDS_KEPT daemons in the middle of a look reads another board's memory, never none;
- * that the serial has moved tells it to think nothing of what it read.
+ * the serial has moved by then, so it discards what it read.
  *
  * Threads. boards_check is for any thread, without a lock or a system call. Boards are adopted by one thread at a
  * time: the one that connects. */
@@ -48,7 +48,7 @@ int boards_adopt(struct boards *boards, int descriptor, uint64_t *serial, struct
 /* What a board says. */
 struct board_sight {
 	uint64_t word;       /* of the stripe */
-	uint64_t generation; /* of the store, 0: not told */
+	uint64_t generation; /* of the store, 0: not given */
 	bool alive;          /* the daemon is */
 };
 

@@ -136,10 +136,10 @@ static inline void cache_count(const struct cache *cache, const struct cache_hit
 /* With the owner's lock held. Keeps a copy; out of memory it keeps none. */
 void cache_keep(struct cache *cache, const struct cache_key *key, const struct flytune_answer *answer,
         const struct cache_terms *terms);
-/* Takes the count of answers given since it was last taken; and puts it back if it could not be told. */
+/* Takes the count of answers given since it was last taken; and puts it back if it could not be reported. */
 uint32_t cache_take_repeats(struct cache *cache, const struct cache_key *key);
 void cache_return_repeats(struct cache *cache, const struct cache_key *key, uint32_t repeats);
-/* In a forked child: what was counted is the parent's to tell, and half an entry is none. */
+/* In a forked child: what was counted is the parent's to report, and half an entry is none. */
 void cache_mend(struct cache *cache);
 
 /* ---- on the way of every lookup ---- */

@@ -34,7 +34,7 @@ struct connection {
 	bool used;                              /* a call has succeeded on it */
 	bool orphan;                            /* the owner's list has it no more: a fork came between */
 	uint64_t started_at;                    /* when it was connected */
-	uint64_t receive_timeout, send_timeout; /* what the socket has been told; 0: none */
+	uint64_t receive_timeout, send_timeout; /* as set on the socket; 0: none */
 	uint32_t last_id;                       /* of the last request */
 	uint32_t hello_id;
 	struct ft_inbox inbox;       /* what came */

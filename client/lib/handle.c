@@ -373,7 +373,7 @@ static enum call_result attempt(flytune_client *client, struct connection *conne
 	        connection, hurried ? clock_min(deadline, clock_after(PROBE_WAIT_MS)) : deadline, error);
 	if (result != CALL_LOST || hurried || strcmp(error->code, FT_E_AWAY) != 0)
 		return result;
-	/* A daemon that is stopping closes what it took and has not heard yet. Where the service manager holds
+	/* A daemon that is stopping closes what it took and has not read yet. Where the service manager holds
 	 * the socket, the next daemon is behind it already; else it comes soon. */
 	note_loss(client);
 	connection_reset(connection);

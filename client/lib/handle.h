@@ -90,7 +90,7 @@ enum call_result client_call(flytune_client *client, const char *method, const s
         const void *body, uint64_t deadline, bool patient, struct connection **connection,
         struct ft_envelope *reply, struct ft_error *error);
 
-/* The same on a fresh connection outside of the pool, which hears of notices as well. */
+/* The same on a fresh connection outside of the pool, which receives notices as well. */
 enum call_result client_call_own(flytune_client *client, const char *method, const struct ft_message *message,
         const void *body, uint64_t deadline, connection_notice notice, void *data,
         struct connection **connection, struct ft_envelope *reply, struct ft_error *error);

@@ -17,7 +17,7 @@ static __attribute__((noinline)) bool time_to_look(const flytune_client *client)
 	return clock_now() >= atomic_load_explicit(&client->paused_until, memory_order_relaxed);
 }
 
-/* What a generation says, it says for ever: the board only tells whether the daemon is there. */
+/* What a generation says, it says for ever: the board only shows whether the daemon is there. */
 static __attribute__((noinline)) enum board_verdict check_named(const flytune_client *client)
 {
 	uint64_t latest = atomic_load_explicit(&client->boards.serial, memory_order_acquire);
@@ -28,7 +28,7 @@ static __attribute__((noinline)) enum board_verdict check_named(const flytune_cl
 	return sight.alive ? BOARD_STANDS : BOARD_AWAY;
 }
 
-/* With the generation that the board told, if it did. */
+/* With the generation that the board gave, if it did. */
 static inline enum board_verdict check(
         const flytune_client *client, const struct cache_terms *terms, uint64_t *generation)
 {

@@ -15,8 +15,8 @@ struct lookup {
 
 /* From what is kept: no system call, no lock, nothing written but a count of this thread's group. */
 bool lookup_at_once(flytune_client *client, const struct cache_key *key, struct flytune_answer *answer);
-/* Fills in the request, and takes the count of answers given since it was last told; the daemon did not hear of it:
- * give it back. */
+/* Fills in the request, and takes the count of answers given since it was last reported; if the daemon did not
+ * receive it, give it back. */
 void lookup_prepare(struct lookup *lookup, struct ft_lookup_request *request);
 void lookup_unheard(struct lookup *lookup, uint32_t repeats);
 /* Keeps the answer that the daemon gave. */

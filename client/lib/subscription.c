@@ -1,4 +1,4 @@
-/* Subscriptions: a connection that tells of changed answers, driven by the program's own event loop.
+/* Subscriptions: a connection that notifies of changed answers, driven by the program's own event loop.
  *
  * The descriptor that the program watches is an epoll instance: it stays the same while connections come and go, and
  * is readable when the connection has something to say, has room for what is still to be sent, or when a timer says that
@@ -8,7 +8,7 @@
  * is below it in the struct belongs to that thread. A second thread leaves word and goes: the first looks once more.
  *
  * fork. A child shares the parent's epoll instance, not only its descriptor, so it must not touch it: it puts instances of
- * its own on the same numbers, and is told of everything anew. */
+ * its own on the same numbers, and is notified of everything anew. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ _Static_assert(
 
 struct entry {
 	uint32_t at, length; /* of its question */
-	uint64_t digest;     /* of what was told last; 0: nothing */
+	uint64_t digest;     /* of the answer of the last notice; 0: none */
 };
 
 struct flytune_subscription {
@@ -214,7 +214,7 @@ static enum call_result ask(struct flytune_subscription *subscription, struct ft
 	return CALL_DONE;
 }
 
-/* ---- telling ---- */
+/* ---- notices ---- */
 
 static int tell(
         struct flytune_subscription *subscription, const struct ft_envelope *notice, struct ft_error *error)
@@ -248,7 +248,7 @@ static int tell(
 	return 0;
 }
 
-/* What the daemon has said so far. CALL_LATE: all of it is told. CALL_STOPPED: a callback forked, and this is the child. */
+/* What the daemon has said so far. CALL_LATE: all is passed on. CALL_STOPPED: a callback forked, and this is the child. */
 static enum call_result listen_in(struct flytune_subscription *subscription, struct ft_error *error)
 {
 	struct connection *connection = subscription->connection;
@@ -284,7 +284,7 @@ static enum call_result listen_in(struct flytune_subscription *subscription, str
 	return result;
 }
 
-/* One look at everything. CALL_DONE: connected, and all that came is told. */
+/* One look at everything. CALL_DONE: connected, and all that came is passed on. */
 static enum call_result look(struct flytune_subscription *subscription, struct ft_error *error)
 {
 	enum call_result result = CALL_DONE;

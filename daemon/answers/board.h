@@ -15,7 +15,7 @@ struct board {
 
 /* Call on the thread that lives as long as the process: it comes to own the mutex. */
 int board_init(struct board *board, struct ft_error *error);
-/* Tells clients that the daemon ends, and lets go of the memory. */
+/* Shows clients that the daemon ends, and lets go of the memory. */
 void board_free(struct board *board);
 /* Of a kernel's problem, whatever the scale field says. */
 uint32_t board_stripe(const struct store_key *key);

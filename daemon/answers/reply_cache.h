@@ -1,7 +1,7 @@
 /* Replies: encoded answers, kept for when the very same question comes again.
  *
  * A table of a fixed size, found by the bytes of a lookup's params, so that a repeated question is not even decoded. An
- * answer stands while its stripe's word on the board does (proto/board.h). The generation that an answer tells is the
+ * answer stands while its stripe's word on the board does (proto/board.h). The generation that an answer gives is the
  * store's at the time of asking, so it is left out of what is kept. Replies lie one behind the other in the order in which
  * they first came, so that few questions take little memory and are near each other; nothing is allocated on a
  * lookup's way. */

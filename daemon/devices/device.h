@@ -10,7 +10,7 @@
  * A kind that has no device is asked for again: when something of it appears (its runner, the driver's nodes), and else after
  * growing pauses, as long as there is something that could be one.
  *
- * Nothing tells of most of these changes, so they are looked for: while the daemon is asked for something, and by a timer
+ * Nothing notifies of most of these changes, so they are looked for: while the daemon is asked for something, and by a timer
  * while there are clients that keep answers and do not ask. An idle daemon looks at nothing. */
 #ifndef FLYTUNE_DAEMON_DEVICE_H
 #define FLYTUNE_DAEMON_DEVICE_H
@@ -142,12 +142,12 @@ void device_use(struct device *device);
 void device_leave(struct device *device);
 
 /* By id or PCI address; NULL or "": the first that is ready or may become so. Of a kind that has no device here, or whose runner
- * is still to be heard, any id gives what stands for the kind. Sets the error if there is none. */
+ * is still being probed, any id gives what stands for the kind. Sets the error if there is none. */
 struct device *devices_find(struct devices *devices, const char *id, struct ft_error *error);
-/* Whether any runner is still to be heard. */
+/* Whether any runner is still being probed. */
 bool devices_probing(const struct devices *devices);
 struct device_kernel *device_kernel_find(struct device *device, const char *kernel, struct ft_error *error);
-/* Whether what one is told holds for the other: they are of one kind and share results. */
+/* Whether what is measured on one holds for the other: they are of one kind and share results. */
 static inline bool devices_equal(const struct device *a, const struct device *b)
 {
 	return a->state == DEVICE_READY && b->state == DEVICE_READY && a->slot == b->slot && a->key == b->key;

@@ -27,7 +27,7 @@ int hello_read(struct ft_view reply, struct ft_runner_hello_reply *hello, struct
  * also records it. */
 int devices_adopt(struct runner_slot *slot, const struct ft_runner_hello_reply *hello,
         struct store_batch *batch, struct ft_error *error);
-/* A device to compute defaults for, until a runner was heard or where it has none. */
+/* A device to compute defaults for, until its runner was probed or where it has none. */
 int devices_add_stand_in(struct runner_slot *slot, enum device_state state, struct ft_error *error);
 
 /* A hash of what a hello says of one device, and of all that its kernels depend on; 0 if it is not there. */

@@ -312,7 +312,7 @@ static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer
 			return;
 		/* Most often it is dying: its exit says more than this end does, and is waited for under a
 		 * deadline. A runner that only closed its socket is killed past it. (Reset is what the kernel calls
-		 * the end of one that had not read all it was told.) */
+		 * the end of one that had not read all it was sent.) */
 		(void)uv_read_stop(stream);
 		go(runner, RUNNER_ENDING);
 		runner_expect(runner, STAGE_STOP);
@@ -364,7 +364,7 @@ static void exited(uv_process_t *process, int64_t status, int signal_number)
 	close_pipe(runner);
 }
 
-/* ---- what it is told ---- */
+/* ---- what it is sent ---- */
 
 struct outgoing {
 	uv_write_t request;

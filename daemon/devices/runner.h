@@ -71,7 +71,7 @@ struct runner {
 int runner_init(struct runner *runner, uv_loop_t *loop, const struct log *log,
         const struct settings *settings, const char *kind, const char *path,
         const struct runner_events *events, void *data, struct ft_error *error);
-/* Starts the process and says hello, if it is off. Failure to start is told through `gone`, later. */
+/* Starts the process and says hello, if it is off. Failure to start is reported through `gone`, later. */
 void runner_start(struct runner *runner);
 /* Asks; the answer comes to `reply`, unless the runner is gone first. Only when ready and nothing is open. */
 void runner_ask(struct runner *runner, const char *method, const struct ft_message *message, const void *body,

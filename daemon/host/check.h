@@ -4,7 +4,7 @@
 
 #include "daemon/host/settings.h"
 
-/* Tells each fault, and gives their number. Only what was set is looked at: what the usual places hold is the
+/* Reports each fault, and gives their number. Only what was set is looked at: what the usual places hold is the
  * installation's matter. Asks the host's user database, so it may wait: not for a loop that serves. */
 unsigned check_host(
         const struct settings *settings, void (*tell)(void *data, const struct ft_error *fault), void *data);

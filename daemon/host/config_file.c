@@ -36,7 +36,7 @@ static int take(void *user, const char *section, const char *key, const char *va
 	return reading->failed ? 0 : 1;
 }
 
-/* inih neither tells lines to its handler nor notices one that it had to cut. */
+/* inih neither gives lines to its handler nor notices one that it had to cut. */
 static char *next_line(char *text, int size, void *stream)
 {
 	struct reading *reading = stream;

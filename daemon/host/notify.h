@@ -1,4 +1,4 @@
-/* What systemd is told, and what it hands over: sd_notify(3) and sd_listen_fds(3) as documented protocols. */
+/* What systemd is notified of, and what it hands over: sd_notify(3) and sd_listen_fds(3) as documented protocols. */
 #ifndef FLYTUNE_DAEMON_NOTIFY_H
 #define FLYTUNE_DAEMON_NOTIFY_H
 

@@ -17,7 +17,7 @@ void process_raise_descriptors(struct rlimit *given);
 /* A descriptor that is closed at the start would be given to the store or a socket, and log lines written into it. -1 with
  * errno. */
 int process_open_standard(void);
-/* Whoever started the daemon may have blocked signals, or ignored those of children: no runner's end would be heard of then,
+/* Whoever started the daemon may have blocked signals, or ignored those of children: no runner's end would be noticed then,
  * and no SIGTERM. Runners begin with nothing blocked or ignored, by libuv. */
 void process_reset_signals(void);
 /* Has a fatal signal call `mark`, which leaves word for the next start and must be async-signal-safe, before the process dies of

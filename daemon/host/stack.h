@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Of the loop and of the writer's thread: libuv alone takes 12 KB for what epoll tells, the decision 20. */
+/* Of the loop and of the writer's thread: libuv alone takes 12 KB for what epoll reports, the decision 20. */
 extern const size_t stack_bytes;
 
 /* Calls `run` on the thread that it is called on: as it is where the limit can be raised to that, else on memory of its

@@ -141,7 +141,7 @@ static void pause_worker(struct pace *pace)
 	backoff_lengthen(&pace->pause, pace->background->settings->background_wait_ns, away_max_ns);
 }
 
-/* Whether its device is here and like this one, and none works on it; one whose device is not stays until it is heard
+/* Whether its device is here and like this one, and none works on it; one whose device is not stays until it is probed
  * again. */
 static bool can_be_granted(struct background *background, struct candidate *candidate,
         const struct device *device, uint64_t now_ns)
@@ -276,7 +276,7 @@ static void load_told(void *data, struct ft_view body, const struct ft_error *fa
 	struct background *background = pace->background;
 	struct ft_load_reply load = {0};
 
-	/* A runner that cannot tell is one whose sweeps have to notice by themselves. */
+	/* A runner that cannot say is one whose sweeps have to notice by themselves. */
 	if (failure == NULL && ft_decode(&ft_load_reply_message, body, &load, NULL) != 0)
 		load = (struct ft_load_reply){0};
 	runner_rest(&pace->worker->runner);
@@ -379,7 +379,7 @@ static void go_on(struct background *background, struct device *device)
 		            job != NULL ? &job->problems : &candidate->problem, NULL) != 0 ||
 		        target.device->state != DEVICE_READY) {
 			if (devices_probing(background->devices))
-				return; /* it is heard of again when they are settled */
+				return; /* background_settled comes when they are */
 			if (job != NULL) {
 				queue_let(background->queue, device); /* to fail, and say why */
 				return;
@@ -469,7 +469,7 @@ static void read_kept(struct background *background)
 	ft_writer_free(&value);
 }
 
-/* Once every device was heard. What no device has a kernel for is forgotten. */
+/* Once every device was probed. What no device has a kernel for is forgotten. */
 static void take_kept(struct background *background)
 {
 	struct candidate *kept = background->kept;

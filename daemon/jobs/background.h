@@ -35,7 +35,7 @@ struct background {
 	uint32_t *tag;               /* of each candidate, from its key: a lookup looks through these */
 	struct candidate *least;     /* the one that has to go first; NULL: not known just now */
 	uint32_t count;
-	struct candidate *kept; /* from before a restart, until the devices were heard; NULL: none */
+	struct candidate *kept; /* from before a restart, until the devices were probed; NULL: none */
 	uint32_t kept_count;
 	bool unsaved; /* the list in the store is not today's */
 	uv_timer_t saver;
@@ -66,7 +66,7 @@ void background_idle(struct background *background, struct device *device, bool 
  * a pause. */
 void background_swept(struct background *background, const struct target *target, const struct ft_job *job,
         bool busy, bool away);
-/* A device was heard: what is stale under its identity is looked for. */
+/* A device was probed: what is stale under its identity is looked for. */
 void background_settled(struct background *background, const struct runner_slot *slot);
 void background_runner_gone(struct background *background, struct worker *worker, enum runner_cause cause);
 /* What it waits for, in words; "" when it has nothing to do. */

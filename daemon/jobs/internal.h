@@ -71,7 +71,7 @@ void queue_sweep_refused(void *data);
 
 /* ---- queue_pause.c ---- */
 
-/* Who waits until nothing runs hears that it does not. */
+/* Notifies those who wait until nothing runs. */
 void queue_call_pauses(struct queue *queue, const struct ft_error *error);
 int queue_read_pause(struct queue *queue, struct ft_error *error);
 
@@ -94,7 +94,7 @@ struct sweep_note; /* an event that waits for its commit */
 enum sweep_old {
 	OLD_KEPT,
 	OLD_GOES, /* once the space is known */
-	OLD_GONE, /* and the store is not told yet */
+	OLD_GONE, /* and that is not stored yet */
 };
 
 /* Of configs that a runner ended with: it only goes forward. */
@@ -186,7 +186,7 @@ void sweep_note_waiting(struct sweep *sweep, bool waits);
 /* ---- sweep_progress.c ---- */
 
 void sweep_free_notes(struct sweep_note **notes);
-/* An event to go out once what it tells is stored. Losing one for want of memory loses a line of progress
+/* An event to go out once what it reports is stored. Losing one for want of memory loses a line of progress
  * only. */
 struct ft_event *sweep_note_event(struct sweep *sweep, const char *word);
 void sweep_note_trial(struct sweep *sweep, uint32_t index);

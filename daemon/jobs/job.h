@@ -53,7 +53,7 @@ struct job {
 	struct store_key key;
 	bool keyed;     /* key is of today's devices */
 	bool was_keyed; /* since the daemon's start it was */
-	bool looked;    /* since a device was heard last: it has a key or can have none */
+	bool looked;    /* since a device was probed last: it has a key or can have none */
 	bool stored;    /* the store knows of it */
 	enum job_state state;
 	enum job_outcome outcome; /* from JOB_ENDS or JOB_DROPS on */

@@ -7,7 +7,7 @@
 enum job_state {
 	JOB_WAITS, /* for its turn */
 	JOB_RUNS,  /* its sweep is on; from here to JOB_ENDS it has a device */
-	JOB_STOPS, /* its sweep was told to make way: it waits again */
+	JOB_STOPS, /* its sweep is to make way: it waits again */
 	JOB_ENDS,  /* its sweep is over, and its end on the way to the store */
 	JOB_DROPS, /* cancelled before it ran, and that is on the way to the store */
 	JOB_OVER,  /* stored as it ended */

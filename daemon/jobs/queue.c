@@ -374,7 +374,7 @@ int queue_cancel(struct queue *queue, uint64_t id, job_done done, void *data, st
 	return 0;
 }
 
-/* ---- what is told of jobs ---- */
+/* ---- what is reported of jobs ---- */
 
 int queue_write(const struct queue *queue, uint64_t id, struct ft_writer *writer, struct ft_error *error)
 {

@@ -2,7 +2,7 @@
  * each device. Equal devices share the queue: a job that names none of them goes to the first that is free.
  * One whose runner failed then rests, each time for longer, while another can work; what it failed at goes to another.
  *
- * One sweep serves all who asked for the same problem on equal devices. Nothing is told before its commit:
+ * One sweep serves all who asked for the same problem on equal devices. Nothing is reported before its commit:
  * a job exists for its owner once the store has it, and has ended once the store says so. */
 #ifndef FLYTUNE_DAEMON_QUEUE_H
 #define FLYTUNE_DAEMON_QUEUE_H
@@ -118,7 +118,7 @@ void queue_let(struct queue *queue, const struct device *device);
 /* Keeps jobs from being started on it for a moment; its end starts what waits. */
 void queue_hold(struct queue *queue, struct worker *worker, bool hold);
 
-/* Hooks for what the devices tell. */
+/* Hooks for what the devices report. */
 void queue_settled(struct queue *queue, const struct runner_slot *slot);
 void queue_runner_event(
         struct queue *queue, const struct worker *worker, const struct ft_runner_event *event);

@@ -1,4 +1,4 @@
-/* The end of a job: what its sweep found goes to the store, and only then do others hear of it. */
+/* The end of a job: what its sweep found goes to the store, and only then are others notified. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void job_over(struct job *job)
 	job_call_waits(&job->waits, &job->info, NULL);
 }
 
-/* What lookups will be told, and what the job's waiters are: the same. */
+/* What lookups will answer, and what the job's waiters get: the same. */
 static int make_answer(struct job *job, uint64_t generation)
 {
 	const struct store_winner *winner = &job->winner;
@@ -144,7 +144,7 @@ static void end_committed(void *data, uint64_t generation, const struct ft_error
 	if (queue->stopping)
 		return; /* it is stored or it is not: the next start will see */
 	if (error != NULL) {
-		/* The result is in memory; it is told when the store has room for it. */
+		/* The result is in memory; it is reported when the store has room for it. */
 		if (job->active == NULL || queue->retry_ms == RETRY_FIRST_MS)
 			log_line(queue->log, LOG_LEVEL_WARNING, "result not stored yet job=%" PRIu64 ": %s",
 			        job->info.job, error->message);

@@ -186,7 +186,7 @@ static bool may_run(const struct queue *queue, const struct job *job, const stru
 
 	if (home == NULL) /* it fails, and says why, wherever that is */
 		return !devices_probing(queue->devices);
-	if (home == device && home->state == DEVICE_PROBING) /* its runner is still to be heard */
+	if (home == device && home->state == DEVICE_PROBING) /* its runner is still being probed */
 		return false;
 	if (job->info.named)
 		return home == device;

@@ -122,7 +122,7 @@ void sweep_finish(struct sweep *sweep, enum sweep_outcome outcome, const struct 
 	sweep_go(sweep, SWEEP_ENDS);
 	sweep->outcome = outcome;
 	sweep->why = why != NULL ? *why : (struct ft_error){0};
-	/* What was measured is kept, however it ended, and told of only then. */
+	/* What was measured is kept, however it ended, and reported only then. */
 	if (sweep->dirty && sweep_ends_by_itself(sweep))
 		sweep_store_trials(sweep);
 	sweep_maybe_end(sweep);

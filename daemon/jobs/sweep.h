@@ -26,11 +26,11 @@ struct sweep_end {
 	struct trials *trials;
 	uint64_t space_hash;      /* of the configs that were tried; 0 for a kernel that is not built in */
 	struct store_winner held; /* with SWEEP_HELD: the winner, and what it takes now */
-	struct ft_error why;      /* of a failure; with SWEEP_HELD what is to be told */
+	struct ft_error why;      /* of a failure; with SWEEP_HELD what is to be reported */
 };
 
 struct sweep_events {
-	/* Progress, after the commit of what it tells. */
+	/* Progress, after the commit of what it reports. */
 	void (*event)(void *data, struct ft_event *event);
 	/* The store refused what a sweep measured that ends without having decided: sweep_store_again, once it may take it. */
 	void (*refused)(void *data);
@@ -58,7 +58,7 @@ void sweep_abandon(struct sweep *sweep);
 /* Whether something else uses the device so much that a background sweep should make way. */
 bool sweep_is_disturbed(const struct sweep *sweep);
 
-/* What the devices tell; ignored unless it is about this sweep's runner. */
+/* What the devices report; ignored unless it is about this sweep's runner. */
 void sweep_settled(struct sweep *sweep, const struct runner_slot *slot);
 void sweep_runner_event(
         struct sweep *sweep, const struct worker *worker, const struct ft_runner_event *event);

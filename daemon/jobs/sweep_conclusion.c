@@ -73,7 +73,7 @@ static void add_to_reason(struct trials *trials, const char *format, ...)
 	va_end(arguments);
 }
 
-/* A result that was measured beside someone else's work is to be told from others. */
+/* A result that was measured beside someone else's work is to be distinguished. */
 static void note_disturbance(
         struct sweep *sweep, const struct ft_decision *decision, const char *interference)
 {

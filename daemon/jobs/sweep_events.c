@@ -133,7 +133,7 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		sample[index] = value;
 	}
 	for (uint32_t i = 0; i < sweep->members; i++) {
-		/* The default races on for a while though it is dropped: what others gain is told by the rounds shared with it. */
+		/* The default races on for a while though it is dropped: what others gain comes from the rounds shared with it. */
 		if (sample[i] == 0 || (trials->trial[i].dropped && i != trials->default_index))
 			continue;
 		uint64_t *samples = trials_samples(trials, i);

@@ -1,4 +1,4 @@
-/* What a sweep tells while it is under way: trials to the store, and events after their commit. */
+/* What a sweep reports while it is under way: trials to the store, and events after their commit. */
 #include "daemon/jobs/internal.h"
 
 #include <inttypes.h>
@@ -104,7 +104,7 @@ static void trials_stored(void *data, uint64_t generation, const struct ft_error
 	}
 	if (error != NULL) {
 		/* Of the trials nothing is lost: they are in memory, and go with the next batch. Their events are, but at the
-		 * end, which waits until the store has taken what they tell. */
+		 * end, which waits until the store has taken what they report. */
 		log_limited(sweep->log, &sweep->unstored, LOG_LEVEL_WARNING,
 		        "trials not stored job=%" PRIu64 ": %s", sweep->job->job, error->message);
 		sweep->dirty = true;

@@ -289,7 +289,7 @@ static int check_foreign_config(const struct incoming *in, const struct ft_confi
 	return -1;
 }
 
-/* Refuses what no problem of this kernel can have; tells of what this problem cannot have here. */
+/* Refuses what no problem of this kernel can have; reports what this problem cannot have here. */
 static int check_config(
         struct incoming *in, const char *field, struct ft_config *config, struct ft_error *error)
 {
@@ -423,7 +423,7 @@ void method_import_begin(void *group, struct session *session, const struct ft_e
 	struct transfer *transfer;
 	struct ft_error error;
 
-	/* What is usable here is told by the devices. */
+	/* What is usable here depends on the devices. */
 	if (devices_probing(imports->context->devices)) {
 		if (parked_add(imports->parked, session, envelope, method_import_begin, group, &error) != 0)
 			session_fail(session, envelope->id, &error);

@@ -35,7 +35,7 @@ int lookups_answer(struct lookups *lookups, const struct ft_lookup_request *requ
 	if (target_admit(&lookups->target, lookups->context->devices, request->kernel, request->device,
 	            &request->problem, error) != 0)
 		return -1;
-	/* What a device is decides the default: until it was heard, the answers that will stand are not known. */
+	/* What a device is decides the default: until it was probed, the answers that will stand are not known. */
 	if (generation != 0 && lookups->target.device->state == DEVICE_PROBING) {
 		lookups->too_early = true;
 		return ft_fail(error, FT_E_GENERATION, "the device %s is still to be heard",
@@ -123,7 +123,7 @@ static bool count_miss(struct lookups *lookups, const struct ft_lookup_request *
 	uint64_t repeats = request->repeats > UINT64_MAX - more ? UINT64_MAX : request->repeats + more;
 	uint64_t asked = misses_count(&lookups->misses, &lookups->target, repeats, now_ns, place);
 
-	/* What is stale comes back by itself; it is only told how much it is wanted. */
+	/* What is stale comes back by itself; it is only noted how much it is wanted. */
 	if (stale)
 		background_want(lookups->context->background, &lookups->target, CANDIDATE_UPGRADE, asked);
 	else if (request->tune_on_miss)

@@ -20,7 +20,7 @@ struct lookups {
 	uint32_t untimed;         /* ones like it that are still to be added */
 	uint64_t batch_began_ns;  /* monotonic; of this batch of requests, once it has a lookup */
 	uint32_t batch_count;
-	bool too_early;          /* one that names a generation found its device not heard yet */
+	bool too_early;          /* one that names a generation found its device not probed yet */
 	struct ft_answer answer; /* of the one being answered: large, so not on the stack of each */
 	struct target target;
 };

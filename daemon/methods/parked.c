@@ -75,7 +75,7 @@ enum target_state parked_target(struct parked *parked, struct session *session,
         const struct ft_envelope *envelope, method_call *call, void *group, const char *kernel,
         const char *device, const struct ft_problem *problem, struct target *target, struct ft_error *error)
 {
-	/* Admitted on a device that is still to be heard, the problem is checked by the built-in schema: bad
+	/* Admitted on a device that is still being probed, the problem is checked by the built-in schema: bad
 	 * input gets its error at once, whatever the device turns out to be. */
 	if (target_admit(target, parked->context->devices, kernel, device, problem, error) != 0) {
 		if (strcmp(error->code, FT_E_UNKNOWN_DEVICE) != 0 ||

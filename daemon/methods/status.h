@@ -1,4 +1,4 @@
-/* The methods that tell what is known: trials, devices, the daemon's state and its figures, and what was asked for in vain. */
+/* The methods that report what is known: trials, devices, the daemon's state and figures, and what was asked for in vain. */
 #ifndef FLYTUNE_DAEMON_STATUS_H
 #define FLYTUNE_DAEMON_STATUS_H
 

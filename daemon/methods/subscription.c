@@ -10,14 +10,14 @@
 #include "daemon/host/timer.h"
 
 struct place {
-	uint64_t digest; /* of what was told last, 0: nothing */
+	uint64_t digest; /* of the answer that was sent last, 0: none */
 	uint32_t length;
 	uint8_t question[]; /* the params of a lookup */
 };
 
-/* Where a place stood on the board when it was told last; apart, since a change has all of them looked at. */
+/* Where a place stood on the board when it was sent last; apart, since a change has all of them looked at. */
 struct standing {
-	uint64_t version; /* 0: it is to be told */
+	uint64_t version; /* 0: it is to be sent */
 	uint32_t stripe;
 	uint32_t anything; /* subscriptions->anything: one whose key is not known has only that */
 };
@@ -34,7 +34,7 @@ struct subscriber {
 	bool again;  /* to be looked at from the start then, for changes that came meanwhile */
 };
 
-/* ---- telling ---- */
+/* ---- notices ---- */
 
 static uint64_t digest_of(const struct ft_writer *encoded)
 {
@@ -57,7 +57,7 @@ static uint64_t answer_place(struct subscriptions *subscriptions, const struct p
 	            &error) != 0 ||
 	        lookups_answer(lookups, &request, &basis, known, &error) != 0) {
 		standing->stripe = unplaced;
-		if (lookups->too_early) { /* it becomes due when the device was heard */
+		if (lookups->too_early) { /* it becomes due when the device was probed */
 			lookups->too_early = false;
 			return place->digest;
 		}

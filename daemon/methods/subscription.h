@@ -1,8 +1,8 @@
-/* Subscriptions: who wants to hear when an answer changes.
+/* Subscriptions: who is notified when an answer changes.
  *
- * A *place* is one lookup that a client subscribed to, with the digest of what it was last told and the version of its
+ * A *place* is one lookup that a client subscribed to, with the digest of what it was last sent and the version of its
  * board's stripe at that time. A change makes its subscribers due; in its turns a subscriber's places whose version is
- * another one by then are answered anew, and told if the digest differs. A client whose last notices are not on their way
+ * another one by then are answered anew, and sent if the digest differs. A client whose last notices are not on their way
  * yet is left alone until they are, however often its places change meanwhile: what it gets then is the answer of that
  * time. So one that reads slowly, or not at all, costs a fixed amount of memory and misses states in between, never the
  * last one. */

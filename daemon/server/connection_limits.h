@@ -1,7 +1,7 @@
 /* How many connections are served, of all and of each user.
  *
  * One user has no more than a share, and the last places are for administrators alone: whatever the others do, an operator
- * gets in. Only who is served has a place; one that is told why it is not, and closed, has none. */
+ * gets in. Only who is served has a place; one that is sent the reason why not, and closed, has none. */
 #ifndef FLYTUNE_DAEMON_CONNECTION_LIMITS_H
 #define FLYTUNE_DAEMON_CONNECTION_LIMITS_H
 

@@ -36,7 +36,7 @@ struct user {
 	uint64_t used_ns; /* on the scale of turns.now_ns */
 	size_t bytes;     /* of buffers */
 	uint32_t waits;   /* replies that are owed and come later */
-	uint32_t parked;  /* of these: requests whose device is still to be heard */
+	uint32_t parked;  /* of these: requests whose device is still being probed */
 	size_t parked_bytes;
 	uint32_t places; /* that it subscribes to */
 	size_t places_bytes;

@@ -1,7 +1,7 @@
 /* Events of jobs, for those who watch.
  *
  * An event is encoded once and kept in a ring of the last ones; a watcher is where it stands in it. What was not read before
- * its place was needed for another it is told to have missed: one that does not read costs no memory for it. */
+ * its place was needed for another it is reported as missed: one that does not read costs no memory for it. */
 #ifndef FLYTUNE_DAEMON_JOB_EVENTS_H
 #define FLYTUNE_DAEMON_JOB_EVENTS_H
 

@@ -18,7 +18,7 @@
 #include "proto/clock.h"
 
 enum {
-	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to tell the one too many why */
+	DESCRIPTORS_RESERVED = 64, /* for the store, the loop, a runner, and to refuse the one too many */
 	PARTIAL_MAX_MS = 30000,    /* from the first bytes of a message to its last */
 	SWEEP_MS = 5000,
 	ACCEPT_PAUSE_MS = 500, /* after nothing could be accepted */
@@ -89,7 +89,7 @@ static void session_message(void *data, struct session *session, const struct ft
 	server->events->message(server->data, session, envelope);
 }
 
-/* What no event tells: a message that stays half, and the end of a client that closed its sending half before. */
+/* What no event reports: a message that stays half, and the end of a client that closed its sending half before. */
 static void look_around(uv_timer_t *timer)
 {
 	struct server *server = timer->data;
@@ -237,8 +237,8 @@ static void accept_again(uv_timer_t *timer)
 		timer_start(timer, accept_again, ACCEPT_PAUSE_MS);
 }
 
-/* One is let in on the reserve and told; where even that does not help, nothing is accepted for a while. Those who are
- * in notice neither. True if someone was told. */
+/* One is let in on the reserve and refused; where even that does not help, nothing is accepted for a while. Those who are
+ * in notice neither. True if someone was. */
 static bool refuse_one(struct server *server, int failure)
 {
 	struct ft_error error;

@@ -31,10 +31,10 @@ struct server {
 	int listener; /* -1 if there is none */
 	int lock;     /* of the socket's name, held as long as this process may make or remove it; else -1 */
 	bool named;   /* the socket has a file that this process made */
-	bool missed;  /* that the file has gone was told */
+	bool missed;  /* that the file has gone was logged */
 	uint64_t device, inode; /* of that file */
 	struct watch watch;     /* of the directory that it is in */
-	int reserve;            /* a descriptor to be given up, so that the one too many can be told why */
+	int reserve;            /* a descriptor to be given up, so that the one too many can be refused */
 	uv_poll_t poll;
 	uv_timer_t accept_pause; /* runs while nothing can be accepted */
 	uv_timer_t give_back;    /* runs once after many have left */

@@ -42,7 +42,7 @@ struct session_events {
 	/* Appends some of what it is owed by now, until the turn is over. True if there is more. */
 	bool (*owed)(void *data, struct session *session);
 	void (*batch_end)(void *data, struct session *session); /* the turn is over */
-	void (*finished)(void *data, struct session *session); /* from now on nothing tells that it hung up */
+	void (*finished)(void *data, struct session *session); /* from now on nothing shows that it hung up */
 	void (*closed)(void *data, struct session *session);   /* forget it; freed when this returns */
 };
 
@@ -66,7 +66,7 @@ struct pending {
 /* An answer that takes more than one turn. Nothing else that the session sent is taken up before it is given; the
  * message stays where it is meanwhile. First member of what it needs for that. */
 struct work {
-	/* Goes on until session_spent. True when it is done, with the whole answer in `answer`, or an error told. */
+	/* Goes on until session_spent. True when it is done, with the whole answer in `answer`, or an error sent. */
 	bool (*step)(struct work *work, struct session *session);
 	void (*free)(
 	        struct work *work); /* all but `answer` and `message`; NULL: the work is one allocation */
@@ -110,16 +110,16 @@ struct session {
 	bool due;             /* `owed` has something to append */
 	bool handling;        /* inside a turn: the write comes at its end */
 	bool greeted;         /* said hello */
-	bool keeps;           /* keeps answers, or is told of changed ones: it need not ask to rely on them */
+	bool keeps;           /* keeps answers, or is sent changed ones: it need not ask to rely on them */
 	bool placed;          /* has one of the places of its user; the server's */
 	struct node watching; /* among those who watch */
-	bool subscribed;      /* stays for what it is told of */
+	bool subscribed;      /* stays for its notices */
 	uint64_t watched_job; /* 0: all */
-	uint64_t watched_to;  /* events before this one were told, or lost */
-	uint64_t missed;      /* of the lost ones, those that it watches and was not told of having missed */
+	uint64_t watched_to;  /* events before this one were sent, or lost */
+	uint64_t missed;      /* of the lost ones, those that it watches and that are not reported yet */
 	unsigned partial;     /* looks at half a message that waits for its rest, plus one; 0: none waits */
 	struct pending *pending;
-	struct list again;             /* requests whose device was heard; the methods' to free */
+	struct list again;             /* requests whose device was probed; the methods' to free */
 	struct list awaited;           /* jobs whose end it waits for; the methods' to free */
 	struct list ended;             /* those of them that have */
 	struct transfer *transfer;     /* an import under way; the methods' to free */
@@ -152,7 +152,7 @@ int session_check_room(const struct session *session, struct ft_error *error);
 void session_finish(struct session *session);
 /* Closes now; `closed` follows. */
 void session_close(struct session *session);
-/* Tells why, writes what is owed, closes. */
+/* Sends the reason, writes what is owed, closes. */
 void session_refuse(struct session *session, uint64_t id, const struct ft_error *why);
 
 void session_reply(struct session *session, uint64_t id, const struct ft_message *message, const void *body);

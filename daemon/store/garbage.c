@@ -32,7 +32,7 @@ static bool same_problem(const struct record_key *a, const MDB_val *b)
 }
 
 /* A tombstone: "nothing stood here". No row at all means that too, so it may go as soon as no older row would
- * show through, which the next row tells. */
+ * show through, which the next row shows. */
 enum row_fate { ROW_STAYS, ROW_GOES, ROW_GOES_IF_LAST };
 
 static enum row_fate judge_row(struct step *step, const MDB_val *key, const MDB_val *value, uint32_t rank)
@@ -270,7 +270,7 @@ void store_collect(struct store *store)
 	}
 	if (rc == 0 && !record_same_meta(&before, &step.meta))
 		rc = store_put_meta(step.txn, store->dbi, &step.meta);
-	/* An error here is left for the next commit to meet, which has somebody to tell. */
+	/* An error here is left for the next commit to meet, which has somebody to report it to. */
 	if (rc != 0 || nothing)
 		mdb_txn_abort(step.txn);
 	else

@@ -188,7 +188,7 @@ struct store {
 
 	struct store_batch *reported; /* finished ones that are still to be handed over; the loop thread's */
 	atomic_bool parked;           /* set by the loop thread, cleared by the writer */
-	/* Counted up before anything of a publication is told. */
+	/* Counted up before anything of a publication is reported. */
 	_Atomic uint64_t publications;
 };
 
@@ -221,7 +221,7 @@ void store_each_change(const struct store *store, const struct store_batch *batc
 int store_refresh(struct store *store, struct ft_error *error);
 void store_drop_reader(struct store *store);
 void store_note_damage(struct store *store, const void *key, size_t length);
-/* Damage that a read comes upon is told of as that of a commit is. */
+/* Damage that a read comes upon is reported as that of a commit is. */
 void store_read_failed(struct store *store, int rc, struct ft_error *error);
 /* 1 found, 0 not, -1 error; *damaged: it may be there, and cannot be read. */
 int store_find_answer(struct store *store, const struct store_key *key, struct store_answer *answer,

@@ -38,7 +38,7 @@ uint64_t store_free_bytes(const struct directory *directory)
 }
 
 /* LMDB turns a page that could be written only in part into EIO, whatever kept the rest out. What it was, a file of our
- * own is told; 0 if that one is taken: then the disk itself failed. */
+ * own finds out; 0 if that one is taken: then the disk itself failed. */
 static int ask_disk(const struct directory *directory)
 {
 	enum { PIECE = 64 * 1024, PIECES = 4 };

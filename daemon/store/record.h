@@ -1,4 +1,4 @@
-/* How the store's keys and values are laid out, byte by byte. Pure functions; STORE.md tells the same in
+/* How the store's keys and values are laid out, byte by byte. Pure functions; STORE.md says the same in
  * prose.
  *
  * Every value is: a version byte, a body, and an 8-byte checksum over both and the key, so that a value found

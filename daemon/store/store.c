@@ -223,7 +223,7 @@ static void report_batches(struct store *store)
 	}
 }
 
-/* All of a commit's changes before any word of it: whoever hears of one sees the others, too. */
+/* All of a commit's changes before any report of it: whoever is notified of one sees the others, too. */
 static void take_finished(struct store *store, struct store_batch *finished)
 {
 	struct store_batch **end = &store->reported;
@@ -266,7 +266,7 @@ static void on_report(uv_async_t *async)
 	pthread_mutex_unlock(&store->lock);
 
 	report_lines(store, lines);
-	/* Reads see what is reported before anybody hears of it. While that cannot be, they fail anyway. */
+	/* Reads see what is reported before anybody is notified. While that cannot be, they fail anyway. */
 	if (finished != NULL || reopened)
 		store_refresh(store, NULL);
 	if (reopened && store->changed != NULL)
@@ -286,7 +286,7 @@ static void on_report(uv_async_t *async)
 	}
 	if (!stopped || !store->thread_runs)
 		return;
-	/* What `done` submitted since comes back at once, refused; only then is there nothing left to tell.
+	/* What `done` submitted since comes back at once, refused; only then is there nothing left to report.
 	 */
 	pthread_mutex_lock(&store->lock);
 	bool more = store->finished != NULL;

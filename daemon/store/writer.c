@@ -208,7 +208,7 @@ static void set_degraded(struct store *store, const char *why)
 	snprintf(store->degraded, sizeof(store->degraded), "%s", why);
 	pthread_mutex_unlock(&store->lock);
 	if (turned)
-		uv_async_send(&store->async); /* whoever waits for the end of it hears, said or not */
+		uv_async_send(&store->async); /* whoever waits for the end of it is notified, logged or not */
 	if (why[0] != '\0' && may_say(trouble)) {
 		trouble->told = true;
 		store_log_later(store, 3, "the store cannot be written: %s", why);
@@ -309,7 +309,7 @@ static void publish_unknown(struct store *store)
 
 /* After an error that says nothing about when it may end, or when the file has another name now. Lookups fail until it is
  * over, too: LMDB refuses reads after some of these errors, and the file may not be opened twice. Usually that takes
- * milliseconds. `found`, if not NULL, takes the directory's place. Those whose batches `failed` are told once it is open,
+ * milliseconds. `found`, if not NULL, takes the directory's place. Those whose batches `failed` are notified once it is open,
  * so that what they ask next meets a store; or at once where that takes longer. False if the store is to be closed meanwhile. */
 static bool open_anew(
         struct store *store, struct directory *found, const struct ft_error *why, struct store_batch *failed)

@@ -53,12 +53,12 @@ int pages_open(struct pages *pages, int fd, enum pages_state *state, struct ft_e
 /* The same with this header instead of the file's. */
 int pages_open_with(struct pages *pages, int fd, uint32_t page_size, const uint8_t header[PAGES_HEADER_SIZE],
         enum pages_state *state, struct ft_error *error);
-/* For repair: opens as each meta page says by itself that can be told for one, however little it is to be believed, the
+/* For repair: opens as each meta page says by itself that can be taken for one, however little it is to be believed, the
  * one of the lower transaction number first. The older one describes the store as it was a transaction before. Gives how
  * many there are, -1 on an error. */
 int pages_open_each(struct pages pages[2], int fd, struct ft_error *error);
 /* Whether the file is shorter than the header says. Most often damage, but not always: pages that were
- * allocated and given back in one transaction are counted and never written. pages_walk tells. */
+ * allocated and given back in one transaction are counted and never written. pages_walk finds out. */
 bool pages_short(const struct pages *pages);
 
 /* Copies a value of the main tree into `value`, cut to `size`. 1 found, 0 not, -1 if a page on the way is

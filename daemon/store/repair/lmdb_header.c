@@ -151,7 +151,7 @@ int pages_open(struct pages *pages, int fd, enum pages_state *state, struct ft_e
 	*state = pages->size == 0 ? PAGES_EMPTY : PAGES_BAD;
 	if (pages->size < PAGES_META_SIZE)
 		return 0;
-	/* Where the second page stands a damaged first one does not tell. */
+	/* Where the second page stands a damaged first one does not say. */
 	if (!pages_copy_header(fd, 0, header, &page_size)) {
 		struct pages each[2];
 
@@ -180,7 +180,7 @@ int pages_open_each(struct pages pages[2], int fd, struct ft_error *error)
 	int count = 0;
 	uint32_t version;
 
-	/* Where the second one stands depends on the page size, which a damaged first one does not tell. */
+	/* Where the second one stands depends on the page size, which a damaged first one does not say. */
 	for (uint64_t at = 0; at <= PAGE_MAX && count < 2; at = at == 0 ? PAGE_MIN : 2 * at) {
 		if (examine_file(&pages[count], fd, error) != 0)
 			return -1;

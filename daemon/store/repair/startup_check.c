@@ -28,7 +28,7 @@ static bool read_format(const struct pages *pages, struct record_meta *meta)
 	return false;
 }
 
-/* As the store itself says it; 0: it cannot be told. */
+/* As the store itself says it; 0: it is not known. */
 static uint64_t format_of(int data)
 {
 	enum pages_state state;
