@@ -6,12 +6,8 @@
 
 const char *const kind_names[KINDS] = {[KIND_CPU] = "cpu", [KIND_HIP] = "hip", [KIND_CUDA] = "cuda"};
 
-/* In the order of values_of_traits. */
-static const struct {
-	const char *name;
-	bool is_text;
-} trait_names[] = {{"kind", true}, {"arch", true}, {"units", false}, {"wave", false}, {"cache", false},
-        {"shared_block", false}, {"threads_block", false}, {"registers", false}, {"memory", false}};
+static const char *const trait_names[TRAITS] = {
+        "kind", "arch", "units", "wave", "cache", "shared_block", "threads_block", "registers", "memory"};
 
 enum kind kind_named(const char *name)
 {
@@ -174,16 +170,16 @@ int fields_read(struct ft_folder *folder, const json_t *document, struct ft_erro
 			return -1;
 	}
 	folder->field_count = folder->scope.count;
-	for (size_t i = 0; i < sizeof(trait_names) / sizeof(trait_names[0]); i++) {
+	for (int i = 0; i < TRAITS; i++) {
 		/* A field of that name comes first, and is told so. */
 		for (size_t j = 0; j < folder->field_count; j++) {
 			const struct place field = {&array, NULL, j}, name = {&field, "name", 0};
 
-			if (strcmp(folder->scope.name[j], trait_names[i].name) == 0)
-				return place_fail(&name, error, "%s is the name of a device trait",
-				        trait_names[i].name);
+			if (strcmp(folder->scope.name[j], trait_names[i]) == 0)
+				return place_fail(
+				        &name, error, "%s is the name of a device trait", trait_names[i]);
 		}
-		if (ft_scope_add(&folder->scope, trait_names[i].name, trait_names[i].is_text, error) < 0)
+		if (ft_scope_add(&folder->scope, trait_names[i], i <= TRAIT_ARCH, error) < 0)
 			return -1;
 	}
 	folder->knob_slot = folder->scope.count;

@@ -72,7 +72,8 @@ struct ft_folder_trust {
 };
 
 /* Reads kernel.json in the folder at `path`, the files that it names, and those that these include by quotes. Links are refused, and
- * all that is no regular file. `trust` may be NULL. NULL and an error if anything is wrong. */
+ * all that is no regular file; `path` itself may be a link unless trust is wanted. `trust` may be NULL. NULL and an error if
+ * anything is wrong. */
 struct ft_folder *ft_folder_open(
         const char *path, const struct ft_folder_trust *trust, struct ft_error *error);
 /* The same of a kernel.json in memory, of which no file is read: ft_folder_files has kernel.json alone. */

@@ -150,15 +150,17 @@ static int64_t known(uint64_t trait, int64_t otherwise)
 
 void values_of_traits(const struct ft_folder *folder, const struct ft_traits *traits, struct values *values)
 {
-	/* In the order of trait_names in fields.c; what is not known is taken for what every such device has. */
+	/* What is not known is taken for what every such device has. */
 	const bool is_gpu = kind_named(traits->kind) != KIND_CPU;
-	const union ft_expression_value value[] = {{.text = traits->kind}, {.text = traits->arch},
-	        {.number = known(traits->units, 1)}, {.number = known(traits->wave, is_gpu ? 32 : 1)},
-	        {.number = known(traits->cache, 1 << 20)},
-	        {.number = known(traits->shared_block, is_gpu ? 48 << 10 : 0)},
-	        {.number = known(traits->threads_block, is_gpu ? 1024 : 1)},
-	        {.number = known(traits->registers, is_gpu ? 65536 : 0)},
-	        {.number = known(traits->memory, INT64_C(1) << 30)}};
+	const union ft_expression_value value[TRAITS] = {[TRAIT_KIND] = {.text = traits->kind},
+	        [TRAIT_ARCH] = {.text = traits->arch},
+	        [TRAIT_UNITS] = {.number = known(traits->units, 1)},
+	        [TRAIT_WAVE] = {.number = known(traits->wave, is_gpu ? 32 : 1)},
+	        [TRAIT_CACHE] = {.number = known(traits->cache, 1 << 20)},
+	        [TRAIT_SHARED_BLOCK] = {.number = known(traits->shared_block, is_gpu ? 48 << 10 : 0)},
+	        [TRAIT_THREADS_BLOCK] = {.number = known(traits->threads_block, is_gpu ? 1024 : 1)},
+	        [TRAIT_REGISTERS] = {.number = known(traits->registers, is_gpu ? 65536 : 0)},
+	        [TRAIT_MEMORY] = {.number = known(traits->memory, INT64_C(1) << 30)}};
 
 	memcpy(&values->slot[folder->field_count], value, sizeof(value));
 }

@@ -20,6 +20,20 @@ enum kind { KIND_CPU, KIND_HIP, KIND_CUDA, KINDS };
 extern const char *const kind_names[KINDS];
 enum kind kind_named(const char *name); /* what is none of them is taken for a cuda device */
 
+/* Their slots follow those of the fields. */
+enum trait {
+	TRAIT_KIND,
+	TRAIT_ARCH,
+	TRAIT_UNITS,
+	TRAIT_WAVE,
+	TRAIT_CACHE,
+	TRAIT_SHARED_BLOCK,
+	TRAIT_THREADS_BLOCK,
+	TRAIT_REGISTERS,
+	TRAIT_MEMORY,
+	TRAITS,
+};
+
 /* ---- expressions, with where they stand ---- */
 
 /* Which names one may use; each has all of those before. */

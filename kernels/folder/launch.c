@@ -332,12 +332,22 @@ static int refuse_step(const struct formula *formula, struct ft_error *error, co
 	return place_blame(formula->place, error);
 }
 
+static int check_grid(const struct step *step, const struct ft_folder_step *to, struct ft_error *error)
+{
+	uint64_t blocks;
+
+	if (!__builtin_mul_overflow(to->grid[0] * to->grid[1], to->grid[2], &blocks) && blocks <= INT64_MAX)
+		return 0;
+	(void)ft_fail(error, FT_E_BAD_VALUE, "the blocks of the grid are more than can be counted");
+	return place_blame(step->grid[0].place, error);
+}
+
 static int check_step(const struct step *step, const struct ft_folder_step *to, const struct values *values,
         const struct ft_folder *folder, struct ft_error *error)
 {
-	/* In the order of values_of_traits. */
 	const union ft_expression_value *trait = &values->slot[folder->field_count];
-	const uint64_t shared_block = (uint64_t)trait[5].number, threads_block = (uint64_t)trait[6].number;
+	const uint64_t shared_block = (uint64_t)trait[TRAIT_SHARED_BLOCK].number;
+	const uint64_t threads_block = (uint64_t)trait[TRAIT_THREADS_BLOCK].number;
 	const uint64_t threads = to->block[0] * to->block[1] * to->block[2];
 	const uint64_t blocks = to->cluster[0] * to->cluster[1] * to->cluster[2];
 
@@ -349,7 +359,7 @@ static int check_step(const struct step *step, const struct ft_folder_step *to, 
 	if (blocks > CLUSTER_MOST)
 		return refuse_step(&step->cluster[0], error, "the blocks of a cluster", blocks, CLUSTER_MOST);
 	/* The GPU's own count of the threads of a row of blocks has 32 bits with HIP. */
-	if (strcmp(trait[0].text, "hip") == 0 && to->grid[0] * to->block[0] > UINT32_MAX)
+	if (strcmp(trait[TRAIT_KIND].text, "hip") == 0 && to->grid[0] * to->block[0] > UINT32_MAX)
 		return refuse_step(
 		        &step->grid[0], error, "the threads along x", to->grid[0] * to->block[0], UINT32_MAX);
 	for (int i = 0; i < AXES; i++) {
@@ -382,6 +392,7 @@ int ft_folder_launch(const struct ft_folder *folder, const struct ft_problem *pr
 		        evaluate_axes(step->cluster, &values, block_most, to->cluster, error) < 0 ||
 		        formula_number_or(&step->shared, &values, 0, 0, INT64_MAX, &to->shared, error) < 0 ||
 		        arguments_evaluate(&step->arguments, &values, &to->arguments, error) < 0 ||
+		        check_grid(step, to, error) < 0 ||
 		        (is_gpu && check_step(step, to, &values, folder, error) < 0))
 			return -1;
 	}

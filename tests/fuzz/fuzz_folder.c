@@ -43,7 +43,8 @@ static void make_problem(const struct ft_schema *schema, int which, struct ft_pr
 		memset(field, 0, sizeof(*field));
 		memcpy(field->name, def->name, sizeof(field->name));
 		field->is_text = def->is_text;
-		if (def->is_text)
+		MUST(def->is_text == (choices > 0));
+		if (choices > 0)
 			memcpy(field->text, def->choice[(uint32_t)which % choices], sizeof(field->text));
 		field->number = which == 1 ? def->max : def->min;
 		if (!def->is_text && which > 2 && def->max > which && def->min < which)

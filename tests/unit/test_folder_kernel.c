@@ -340,6 +340,15 @@ static void test_launch(void **state)
 	assert_int_equal(launch.step[0].grid[0], 5);
 	assert_int_equal(launch.step[0].block[0], 1);
 	ft_folder_free(folder);
+	/* As many as no number says. */
+	char *text = replaced("\"grid\": [\"m\", \"threads\"]", "\"grid\": [2147483647, 2147483647, 3]");
+
+	folder = parse(text);
+	assert_int_equal(ft_folder_launch(folder, &problem, &cpu, &config, &launch, &error), -1);
+	assert_string_equal(error.message,
+	        "kernel.json: launch.cpu[0].grid[0]: the blocks of the grid are more than can be counted");
+	ft_folder_free(folder);
+	free(text);
 }
 
 static void test_buffers(void **state)
