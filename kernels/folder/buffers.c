@@ -12,8 +12,7 @@ static const char *const role_names[] = {[FT_FOLDER_IN] = "in",
 static const char *const fill_names[] = {[FT_FOLDER_NORMAL] = "normal",
         [FT_FOLDER_UNIFORM] = "uniform",
         [FT_FOLDER_ZEROS] = "zeros",
-        [FT_FOLDER_INDEX] = "index",
-        [FT_FOLDER_BITS] = "bits"};
+        [FT_FOLDER_INDEX] = "index"};
 enum {
 	ROLES = sizeof(role_names) / sizeof(role_names[0]),
 	FILLS = sizeof(fill_names) / sizeof(fill_names[0]),
@@ -259,28 +258,50 @@ int ft_folder_buffers(const struct ft_folder *folder, const struct ft_problem *p
 	return 0;
 }
 
+static uint64_t buffer_bytes(const struct ft_folder_buffer *buffer)
+{
+	return buffer->rows * buffer->length * ft_dtype_size(buffer->type);
+}
+
+/* An input counts as small beside an output of this many times its size: it stays in the caches from launch to launch. */
+enum { SMALL = 16 };
+
 void buffers_tensors(const struct ft_folder_buffers *buffers, struct ft_tensors *tensors)
 {
-	uint32_t output = 0;
+	static const enum ft_role roles[] = {[FT_FOLDER_IN] = FT_INPUT,
+	        [FT_FOLDER_OUT] = FT_OUTPUT,
+	        [FT_FOLDER_INOUT] = FT_INOUT,
+	        [FT_FOLDER_SCRATCH] = FT_SCRATCH};
+	static const enum ft_fill fills[] = {[FT_FOLDER_NORMAL] = FT_FILL_NORMAL,
+	        [FT_FOLDER_UNIFORM] = FT_FILL_UNIFORM,
+	        [FT_FOLDER_ZEROS] = FT_FILL_ZEROS,
+	        [FT_FOLDER_INDEX] = FT_FILL_INDEX,
+	        [FT_FOLDER_UNFILLED] = FT_FILL_ZEROS};
+	uint64_t output = 0;
 
-	while (output + 1 < buffers->count && buffers->buffer[output].role != FT_FOLDER_OUT)
-		output++;
 	*tensors = (struct ft_tensors){.count = buffers->count};
 	for (uint32_t i = 0; i < buffers->count; i++) {
 		const struct ft_folder_buffer *buffer = &buffers->buffer[i];
 
+		if ((buffer->role == FT_FOLDER_OUT || buffer->role == FT_FOLDER_INOUT) &&
+		        buffer_bytes(buffer) > output)
+			output = buffer_bytes(buffer);
+	}
+	for (uint32_t i = 0; i < buffers->count; i++) {
+		const struct ft_folder_buffer *buffer = &buffers->buffer[i];
+		const bool is_small = buffer->role == FT_FOLDER_IN && buffer_bytes(buffer) <= output / SMALL;
+
 		tensors->tensor[i] = (struct ft_tensor){.name = buffer->name,
-		        .role = buffer->role != FT_FOLDER_IN                   ? FT_OUTPUT
-		                : buffer->rows == buffers->buffer[output].rows ? FT_INPUT_ROWS
-		                                                               : FT_INPUT_SHARED,
+		        .role = is_small ? FT_INPUT_SHARED : roles[buffer->role],
 		        .type = buffer->type,
-		        .fill = FT_FILL_NUMBERS,
+		        .fill = fills[buffer->fill],
 		        .rows = buffer->rows,
 		        .length = buffer->length,
 		        .stride = buffer->stride,
 		        .relative = buffer->relative,
 		        .absolute = buffer->absolute,
-		        .in_place = buffer->has_alias};
+		        .in_place = buffer->has_alias,
+		        .is_filled = buffer->role == FT_FOLDER_SCRATCH && buffer->fill != FT_FOLDER_UNFILLED};
 	}
 }
 
@@ -304,7 +325,7 @@ static uint64_t moved(const struct ft_folder_buffers *buffers)
 		const struct ft_folder_buffer *buffer = &buffers->buffer[i];
 		uint64_t times = buffer->role == FT_FOLDER_INOUT ? 2 : buffer->role != FT_FOLDER_SCRATCH;
 
-		bytes += times * buffer->rows * buffer->length * ft_dtype_size(buffer->type);
+		bytes += times * buffer_bytes(buffer);
 	}
 	return bytes;
 }

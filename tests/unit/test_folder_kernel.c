@@ -380,13 +380,33 @@ static void test_buffers(void **state)
 	assert_int_equal(buffers.buffer[2].stride, 16);
 	kernel->tensors(kernel, &problem, &tensors);
 	assert_int_equal(tensors.count, 3);
+	assert_int_equal(tensors.tensor[0].role, FT_INPUT);
+	assert_int_equal(tensors.tensor[0].fill, FT_FILL_UNIFORM);
 	assert_int_equal(tensors.tensor[1].role, FT_OUTPUT);
+	assert_true(tensors.tensor[1].in_place);
+	assert_int_equal(tensors.tensor[2].role, FT_SCRATCH);
+	assert_true(tensors.tensor[2].is_filled);
 	assert_int_equal(tensors.tensor[1].length, 1000);
 	assert_int_equal(ft_folder_reference(folder, &problem, &reference, &error), 0);
 	assert_string_equal(reference.file, "reference.c");
 	assert_int_equal(reference.rows, 5);
 	assert_int_equal(reference.arguments.argument[2].number, 1000);
 	assert_int_equal(ft_folder_reference_config(folder, &problem, &cpu, &config, &error), -1);
+	/* A weight beside many rows. */
+	char *text = replaced("\"type\": \"f32\", \"length\": 16, \"fill\": \"zeros\"}",
+	        "\"type\": \"f32\", \"length\": 16}, {\"name\": \"w\", \"role\": \"in\", \"type\": \"i32\", "
+	        "\"length\": \"n\"}");
+	struct ft_folder *other = parse(text);
+
+	problem = problem_of(kernel, 15, 1000, "f32");
+	ft_folder_kernel(other)->tensors(ft_folder_kernel(other), &problem, &tensors);
+	assert_int_equal(tensors.tensor[3].role, FT_INPUT);
+	problem = problem_of(kernel, 16, 1000, "f32");
+	ft_folder_kernel(other)->tensors(ft_folder_kernel(other), &problem, &tensors);
+	assert_int_equal(tensors.tensor[3].role, FT_INPUT_SHARED);
+	assert_false(tensors.tensor[2].is_filled);
+	ft_folder_free(other);
+	free(text);
 	/* What is not said of a type, elements say. */
 	problem = problem_of(kernel, 5, 1000, "bf16");
 	assert_int_equal(ft_folder_buffers(folder, &problem, &buffers, &error), 0);
