@@ -235,6 +235,7 @@ int ft_folder_buffers(const struct ft_folder *folder, const struct ft_problem *p
 	struct values values;
 
 	values_of_problem(folder, problem, &values);
+	buffers->span = 0;
 	buffers->count = folder->buffer_count;
 	for (uint32_t i = 0; i < buffers->count; i++) {
 		struct ft_folder_buffer *buffer = &buffers->buffer[i], *alias = &buffers->buffer[0];
@@ -251,7 +252,8 @@ int ft_folder_buffers(const struct ft_folder *folder, const struct ft_problem *p
 			        i, buffer->name, alias->name);
 	}
 	buffers_tensors(buffers, &tensors);
-	if (ft_tensors_span(&tensors) > UINT64_C(1) << FT_FOLDER_SPAN_LOG2)
+	buffers->span = ft_tensors_span(&tensors);
+	if (buffers->span > UINT64_C(1) << FT_FOLDER_SPAN_LOG2)
 		return ft_fail(error, FT_E_BAD_VALUE,
 		        "kernel.json: buffers: they are more than 2^%d bytes for this problem",
 		        FT_FOLDER_SPAN_LOG2);

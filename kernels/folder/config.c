@@ -266,7 +266,7 @@ static int refuse_problem(const struct ft_folder *folder, const struct rule *rul
 	return -1;
 }
 
-int problem_check(const struct ft_folder *folder, const struct ft_problem *problem, struct ft_error *error)
+int ft_folder_takes(const struct ft_folder *folder, const struct ft_problem *problem, struct ft_error *error)
 {
 	struct values values;
 	bool holds = true;
@@ -275,8 +275,10 @@ int problem_check(const struct ft_folder *folder, const struct ft_problem *probl
 	for (uint32_t i = 0; i < folder->check_count; i++) {
 		if (formula_holds(&folder->check[i].formula, &values, &holds, error) < 0)
 			return -1;
-		if (!holds)
-			return refuse_problem(folder, &folder->check[i], problem, error);
+		if (holds)
+			continue;
+		(void)refuse_problem(folder, &folder->check[i], problem, error);
+		return 0;
 	}
-	return 0;
+	return 1;
 }

@@ -26,7 +26,7 @@ static int kernel_check(
 	struct ft_folder_buffers buffers;
 	uint64_t bytes;
 
-	return problem_check(folder_of(kernel), problem, error) < 0 ||
+	return ft_folder_takes(folder_of(kernel), problem, error) <= 0 ||
 	                ft_folder_buffers(folder_of(kernel), problem, &buffers, error) < 0 ||
 	                buffers_bytes(folder_of(kernel), problem, &bytes, error) < 0 ||
 	                ft_folder_reference(folder_of(kernel), problem, &reference, error) < 0

@@ -114,11 +114,29 @@ int ft_folder_defines(const struct ft_folder *folder, const struct ft_problem *p
         const struct ft_traits *traits, const struct ft_config *config, struct ft_defines *defines,
         struct ft_error *error);
 
+/* ---- problems ---- */
+
+/* What "checks" say of a whole problem: 1 if they take it; 0 if one does not, with what the caller reads; -1 if an expression
+ * fails. Whether sizes can be computed is not looked at: ft_kernel.check does both. */
+int ft_folder_takes(const struct ft_folder *folder, const struct ft_problem *problem, struct ft_error *error);
+
+/* What the expressions and arguments for a kind of device name, for who wrote them: bit i of the first three is the i-th of the
+ * kind's schema, of the last the i-th buffer. */
+struct ft_folder_uses {
+	uint32_t fields;         /* that anything names */
+	uint32_t knobs_of_rules; /* of "space" */
+	uint32_t knobs_of_code;  /* of defines and launches */
+	uint32_t buffers;        /* that are arguments of a step */
+};
+
+void ft_folder_uses(const struct ft_folder *folder, const char *device_kind, struct ft_folder_uses *uses);
+
 /* ---- space ---- */
 
 /* How many configs a problem has on a device, and why no more. */
 struct ft_folder_count {
 	uint64_t members; /* those that are pruned, too */
+	uint64_t work;    /* that it took, also if it failed */
 	uint32_t rule_count;
 	const char *rule[FT_FOLDER_RULES_MAX]; /* as it is written */
 	const char *why[FT_FOLDER_RULES_MAX];
@@ -157,6 +175,7 @@ struct ft_folder_buffer {
 };
 
 struct ft_folder_buffers {
+	uint64_t span; /* bytes of all; more than are allowed fail. 0: an expression failed */
 	uint32_t count;
 	struct ft_folder_buffer buffer[FT_TENSORS_MAX];
 };

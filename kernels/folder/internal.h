@@ -1,5 +1,6 @@
 /* What the files of this room share: a folder as it was read. folder.c opens and frees it and is the kernel; fields.c,
- * config.c, space.c, buffers.c, arguments.c and launch.c read a part of kernel.json each, and evaluate it; files.c has the bytes. */
+ * config.c, space.c, buffers.c, arguments.c and launch.c read a part of kernel.json each, and evaluate it; uses.c looks for names in
+ * them; files.c has the bytes. */
 #ifndef FLYTUNE_KERNELS_FOLDER_INTERNAL_H
 #define FLYTUNE_KERNELS_FOLDER_INTERNAL_H
 
@@ -208,7 +209,6 @@ int config_check(const struct ft_folder *folder, const struct ft_problem *proble
 /* The same of one in the schema's order, where `values` has problem and traits. */
 int config_check_rules(const struct ft_folder *folder, enum kind kind, struct values *values,
         const struct ft_config *config, struct ft_error *error);
-int problem_check(const struct ft_folder *folder, const struct ft_problem *problem, struct ft_error *error);
 int space_make(const struct ft_folder *folder, const struct ft_problem *problem,
         const struct ft_traits *traits, struct ft_space *space, struct ft_error *error);
 uint32_t buffer_find(const struct ft_folder *folder, uint32_t count, const char *name);

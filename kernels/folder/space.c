@@ -179,6 +179,7 @@ static int walk_from(
 static int walk_all(struct walk *walk, const struct ft_folder *folder, const struct ft_problem *problem,
         const struct ft_traits *traits)
 {
+	const uint64_t most = walk->work;
 	int held;
 
 	walk->folder = folder;
@@ -194,7 +195,10 @@ static int walk_all(struct walk *walk, const struct ft_folder *folder, const str
 	}
 	plan(walk);
 	held = rules_hold(walk, 0);
-	return held < 0 || (held > 0 && walk_from(walk, 0) < 0) ? -1 : 0;
+	if (held > 0)
+		held = walk_from(walk, 0);
+	walk->count->work = most - walk->work;
+	return held < 0 ? -1 : 0;
 }
 
 int ft_folder_count(const struct ft_folder *folder, const struct ft_problem *problem,
