@@ -63,6 +63,7 @@ extern const struct command command_resume;
 extern const struct command command_code;
 extern const struct command command_export;
 extern const struct command command_import;
+extern const struct command command_kernel;
 extern const struct command command_metrics;
 
 /* Each says what is wrong on standard error, under --json as an object on standard output as well, and gives the status

@@ -31,6 +31,7 @@ static const struct command *const commands[] = {
         &command_resume,
         &command_export,
         &command_import,
+        &command_kernel,
         &command_metrics,
 };
 

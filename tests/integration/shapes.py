@@ -83,10 +83,15 @@ def faults(kind, value, where="", seen=None):
     return found
 
 
+def command_of(words):
+    """As the page calls it: with the second word of a command that has several."""
+    return next((name for name in (" ".join(words[:2]), *words[:1]) if name in COMMANDS), "")
+
+
 def hold(words, output, seen=None):
     """Checks what one run printed; what is no command's own output is passed over."""
     words = [str(word) for word in words]
-    command = words[0] if words else ""
+    command = command_of(words)
     if command not in COMMANDS or "--help" in words or (command == "export" and "-" in words) or not output:
         return
     documents = [json.loads(line) for line in output.splitlines()] if command == "watch" else [json.loads(output)]

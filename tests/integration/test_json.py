@@ -26,7 +26,7 @@ class Asked:
         done = self.daemon.ctl(*words, check=False, env=env)
         assert done.status == status, done
         shapes.hold(words, done.output, self.seen)
-        self.commands.add(words[0])
+        self.commands.add(shapes.command_of([str(word) for word in words]))
         return done.json if words[0] != "watch" else None
 
 
@@ -45,7 +45,7 @@ def follow(ask, runner):
     shapes.hold(("watch", job), first + rest, ask.seen)
 
 
-def test_every_command_prints_what_the_page_says(daemons, runner, tmp_path):
+def test_every_command_prints_what_the_page_says(daemons, runner, tmp_path, monkeypatch):
     settings = tmp_path / "flytuned.conf"
     settings.write_text("")
     runner.write("best 3", "wrong 1")  # now: a change while it runs has the device asked for anew
@@ -53,7 +53,7 @@ def test_every_command_prints_what_the_page_says(daemons, runner, tmp_path):
     ask = Asked(daemon)
     listed = subprocess.run([harness.FLYTUNECTL, "--help"], text=True, capture_output=True, check=True).stdout
     listed = {line.split()[0] for line in listed.split("Commands:")[1].split("Options")[0].splitlines() if line.strip()}
-    assert listed == set(shapes.COMMANDS)
+    assert listed == {name.split()[0] for name in shapes.COMMANDS}
 
     assert ask("lookup", *shape())["reason"] == "no result yet"
     ask("misses")
@@ -95,6 +95,11 @@ def test_every_command_prints_what_the_page_says(daemons, runner, tmp_path):
     failed = ask("tune", *shape(m=3), status=4)[0]
     assert failed["state"] == "failed" and failed["config"] is None and failed["reason"]
     assert ask("check", *shape(m=3), status=4)["config"] is None
+    monkeypatch.chdir(tmp_path)
+    ask("kernel", "new", "mine")
+    (tmp_path / "mine" / "kernel.json").write_text(
+        (tmp_path / "mine" / "kernel.json").read_text().replace('"m * n >= 256 ? 256 : 64"', "1024"))
+    assert ask("kernel", "check", "mine", status=1)["findings"][0]["problem"]
     assert ask.commands == set(shapes.COMMANDS)
     daemon.stop()
     assert ask("lookup", *shape(), status=3)["daemon_away"]

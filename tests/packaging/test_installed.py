@@ -96,7 +96,7 @@ def test_what_documentation_names_is_installed(stage, prefix):
     assert {"PROTOCOL.md", "LAUNCH.md", "flytuned.service"} <= set(told)
     there = {path.name for path in stage.rglob("*")}
     # What a reader makes, or another package has.
-    others = {"program.c", "config.json", "linux/futex.h"}
+    others = {"program.c", "config.json", "linux/futex.h", "kernel.json", "README.md"}
     missing = []
     for where, text in told.items():
         text = re.sub(r"#\s*include\b.*|\b\w+://\S+", "", text)
@@ -417,6 +417,11 @@ def test_completion_offers_each_commands_options(stage):
     for command in commands_of_ctl():
         own, fields = options_of(command)
         assert own | fields <= complete(stage, f"flytunectl {command} -"), command
+
+
+def test_completion_offers_the_verbs_of_kernel(stage):
+    assert complete(stage, "flytunectl kernel ") == {"new", "check"}
+    assert complete(stage, "flytunectl --json kernel ch") == {"check"}
 
 
 def test_completion_offers_kernels_and_types(stage):

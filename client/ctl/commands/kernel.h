@@ -1,0 +1,68 @@
+/* `flytunectl kernel` works on a kernel folder where it lies, without a daemon or a device: kernel_new.c writes one, kernel_check.c
+ * looks for what is wrong with one, with problems of kernel_spread.c, and kernel_report.c prints what was found. */
+#ifndef FLYTUNE_CTL_COMMANDS_KERNEL_H
+#define FLYTUNE_CTL_COMMANDS_KERNEL_H
+
+#include "client/ctl/ctl.h"
+#include "kernels/folder/folder.h"
+
+/* ---- problems to try a kernel with ---- */
+
+enum { SPREAD_MAX = 200 };
+
+/* Bounds, usual sizes and choices of all fields: every combination, or, where they are too many, always the same ones. */
+struct spread {
+	struct ft_problem *problem; /* whole, and taken by the folder's checks */
+	uint32_t count;
+	uint32_t refused; /* that the checks did not take */
+};
+
+/* -1 and an error if an expression of a check fails, of `culprit` then, or if memory is short. */
+int spread_make(struct spread *spread, const struct ft_folder *folder, struct ft_problem *culprit,
+        struct ft_error *error);
+void spread_free(struct spread *spread);
+
+/* ---- what is found ---- */
+
+enum { FINDINGS_MAX = 64, DEVICES_MAX = 3, SUBJECT_SIZE = 128 };
+
+enum finding_level { FINDING_ERROR, FINDING_WARNING, FINDING_NOTE, FINDING_LEVELS };
+
+struct finding {
+	enum finding_level level;
+	const char *device;               /* a kind; NULL: it is not of one */
+	const struct ft_problem *problem; /* the first that shows it; NULL: none is needed */
+	uint32_t problems;                /* that show it */
+	char subject[SUBJECT_SIZE];       /* two of one subject are one */
+	char message[400];
+};
+
+/* What a kind of device came to. */
+struct checked_device {
+	const char *kind;
+	uint32_t problems;              /* whose space was counted */
+	uint64_t least, most;           /* configs of one */
+	const struct ft_problem *of[2]; /* which these are of, in the spread */
+	struct ft_folder_count count;   /* of all problems together */
+};
+
+struct report {
+	const char *path;
+	struct ft_folder *folder; /* NULL: it cannot be read */
+	struct spread spread;
+	uint32_t findings, left; /* that there was no room for */
+	struct finding finding[FINDINGS_MAX];
+	uint32_t level[FINDING_LEVELS]; /* how many of each */
+	uint32_t devices;
+	struct checked_device device[DEVICES_MAX];
+};
+
+void report_print(const struct report *report);
+void report_print_json(const struct report *report);
+
+/* ---- the commands ---- */
+
+enum ctl_exit kernel_new(const struct ctl *ctl, const char *name);
+enum ctl_exit kernel_check(const struct ctl *ctl, const char *path);
+
+#endif

@@ -1,0 +1,233 @@
+"""flytunectl kernel: the folder that `new` writes works, and `check` says what is wrong with one. Neither needs a daemon."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+
+TEMPLATE = harness.TOP / "client" / "ctl" / "template"
+FILES = {"README.md", "kernel.json", "mine.c", "mine.cu", "reference.c"}
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """Runs `flytunectl kernel` where there is no daemon; what it prints is held to the page."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words, status=0, as_json=True):
+        done = harness.ctl(tmp_path / "nobody", "kernel", *words, as_json=as_json, check=False)
+        assert done.status == status, done
+        return done
+    return run
+
+
+@pytest.fixture
+def folder(kernel, tmp_path):
+    kernel("new", "mine")
+    return tmp_path / "mine"
+
+
+def change(folder, edit):
+    document = json.loads((folder / "kernel.json").read_text())
+    edit(document)
+    (folder / "kernel.json").write_text(json.dumps(document))
+
+
+def findings(done, level):
+    return [one["message"] for one in done.json["findings"] if one["level"] == level]
+
+
+# ---- new
+
+def test_a_new_folder_is_the_template_under_its_own_name(kernel, tmp_path):
+    said = kernel("new", "mine").json
+    assert set(said["files"]) == FILES == {path.name for path in (tmp_path / said["folder"]).iterdir()}
+    for path in TEMPLATE.iterdir():
+        written = tmp_path / "mine" / path.name.replace("my_kernel", "mine")
+        assert written.read_text() == path.read_text().replace("my_kernel", "mine")
+        assert written.stat().st_mode & 0o777 == 0o644 & ~umask()
+    said = kernel("new", "other", as_json=False).output
+    assert "flytunectl kernel check other" in said and "other.cu" in said
+
+
+def umask():
+    old = os.umask(0)
+    os.umask(old)
+    return old
+
+
+@pytest.mark.parametrize("words, status, said", [
+    (["mine"], 1, "cannot make the folder mine: File exists"),
+    (["rmsnorm"], 2, "rmsnorm is a built-in kernel"), (["reference"], 2, "choose another name"),
+    (["a/b"], 2, "the name is a/b; it must be up to 31 letters"), (["triton.attention"], 2, "it must be up to 31 letters"),
+    (["../up"], 2, "it must be"), (["x" * 32], 2, "it must be"), (["1st"], 2, "a letter or _ first"), (["\x1b[2J"], 2, "it must be"),
+    ([""], 2, "kernel new needs the name of a kernel"), ([], 2, "kernel new needs"), (["a", "b"], 2, "'b' is one word too many"),
+    (["--force", "a"], 2, "kernel has no option --force"),
+])
+def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(kernel, folder, tmp_path, words, status, said):
+    before = sorted(tmp_path.rglob("*"))
+    done = kernel("new", *words, status=status)
+    assert said in done.complaint and "\x1b" not in done.complaint and done.json["error"]["message"] in done.complaint
+    assert sorted(tmp_path.rglob("*")) == before
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize("words, said", [([], "kernel needs new or check"), (["chekc"], "did you mean check?"),
+                                         (["check"], "kernel check needs a folder")])
+def test_a_verb_is_needed(kernel, words, said):
+    assert said in kernel(*words, status=2).complaint
+
+
+def test_what_new_cannot_write_it_takes_away_again(kernel, tmp_path):
+    done = subprocess.run(["prlimit", "--fsize=100", harness.FLYTUNECTL, "kernel", "new", "mine"], cwd=tmp_path, text=True,
+                          capture_output=True, check=False)
+    assert done.returncode == 1 and "cannot write into the folder mine: File too large" in done.stderr, done
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- check: a good one
+
+def test_a_new_folder_checks_clean(kernel, folder):
+    said = kernel("check", "mine").json
+    assert said["kernel"] == "mine" and said["errors"] == said["warnings"] == 0 and said["problems"] == 200
+    assert {device["kind"] for device in said["devices"]} == {"cpu", "cuda", "hip"}
+    for device in said["devices"]:
+        assert device["problems"] == 200 and 1 <= device["configs_least"] < device["configs_most"], device
+    assert any(rule["excluded"] > 0 for rule in said["devices"][0]["rules"])
+    assert kernel("check", folder).json["hash"] == said["hash"]
+    text = kernel("check", "mine", as_json=False).output
+    assert "0 errors, 0 warnings" in text and "cuda: 1 (m=1 n=1 dtype=f32) to " in text
+
+
+def test_the_same_is_said_each_time(kernel, folder):
+    assert kernel("check", folder).output == kernel("check", folder).output
+
+
+def test_the_kernels_of_the_tests_check_without_errors(kernel):
+    for path in (harness.TOP / "tests" / "kernels").iterdir():
+        if (path / "kernel.json").exists():
+            assert kernel("check", path).json["errors"] == 0, path
+
+
+# ---- check: bad ones
+
+def knob(document, name):
+    return next(one for one in document["knobs"] if one["name"] == name)
+
+
+def put(**members):
+    return lambda document: document.update(members)
+
+
+UNUSED = {"name": "SPARE", "values": [1, 2]}
+
+# What is changed; what is said of it, and of which level.
+BAD = {
+    "a member is missing": (lambda d: d.pop("launch"), "error", "kernel.json: launch is missing"),
+    "a member is unknown": (put(colour=1), "error", "kernel.json: colour: there is no such member"),
+    "a type is wrong": (put(fields=7), "error", "kernel.json: fields is 7; it must be"),
+    "a cycle": (lambda d: d["fields"][0].update(same_as="n"), "error", "kernel.json: fields[0].same_as"),
+    "a name that is taken": (put(name="rmsnorm"), "error", "kernel.json: name: rmsnorm is a built-in kernel"),
+    "an expression of 1 MB": (lambda d: d["default"].update(ROWS="1+" * 500000 + "1"), "error", "kernel.json"),
+    "an expression that overflows": (lambda d: d["buffers"][0].update(length="n * 9223372036854775807"), "error",
+                                     "kernel.json: buffers[0].length: "),
+    "an expression that divides by zero": (lambda d: d["default"].update(ITEMS="64 / (m - 1)"), "error",
+                                           "kernel.json: default.ITEMS: "),
+    "a check that divides by zero": (lambda d: d["checks"].append({"rule": "1 / (n - 1) >= 0", "why": "w"}), "error",
+                                     "kernel.json: checks[1].rule: "),
+    "sizes that are too large": (lambda d: d["buffers"].append({"name": "room", "role": "scratch", "type": "f64", "rows": "m",
+                                                                "length": "n * 65536"}), "note", "more than 2^46 bytes"),
+    "a default that is no value": (lambda d: d["default"].update(THREADS="m > 4 ? 65 : 64"), "error",
+                                   "kernel.json: default.THREADS: it is 65; it must be 64, 128, 256, 512 or 1024"),
+    "a default that is not in the space": (lambda d: d["default"].update(THREADS="1024"), "error",
+                                           "is no config of this problem of mine"),
+    "a rule that excludes everything": (lambda d: d["space"].append({"rule": "n < 5000", "why": "no room"}), "error",
+                                        "this problem has no config on this device: no room (n < 5000)"),
+    "a rule that excludes nothing": (lambda d: d["space"].append({"rule": "THREADS < 2000", "why": "w"}), "note",
+                                     "kernel.json: space[4]: of the problems that were tried the rule leaves out nothing"),
+    "a knob that nothing uses": (lambda d: d["knobs"].append(UNUSED) or d["default"].update(SPARE=1), "error",
+                                 "no rule, define or launch uses SPARE"),
+    "a knob that only rules use": (lambda d: d["knobs"].append(UNUSED) or d["default"].update(SPARE=1) or
+                                   d["space"].append({"rule": "SPARE < 2", "why": "w"}), "warning", "only rules use SPARE"),
+    "a macro that no source has": (lambda d: d["sources"]["cpu"]["defines"].update(SPARE=1), "warning",
+                                   "kernel.json: sources.cpu.defines.SPARE: no file of the source has this word"),
+    "a function that no source has": (lambda d: d["launch"]["cuda"][0].update(symbol="my"), "warning",
+                                      "kernel.json: launch.cuda: no file of the source has a function my"),
+    "a buffer that nobody writes": (lambda d: d["launch"]["cpu"][0].update(arguments=["x", "scale"]), "error",
+                                    "kernel.json: launch.cpu: nobody writes y"),
+    "a buffer that the reference leaves": (lambda d: d["reference"].update(arguments=["x"]), "error",
+                                           "the reference does not compute y"),
+    "a buffer that nobody uses": (lambda d: d["buffers"].append({"name": "room", "role": "scratch", "type": "f32", "length": "n"}),
+                                  "warning", "nobody uses room"),
+    "a field that nothing uses": (lambda d: d["fields"].append({"name": "eps", "min": 0, "max": 9, "default": 1}), "warning",
+                                  "kernel.json: fields: nothing uses eps"),
+    "a default beyond the device": (lambda d: d["launch"]["cuda"][0].update(shared="n * 8"), "error",
+                                    "the bytes of shared memory are"),
+    "a config beyond the device": (lambda d: knob(d, "THREADS").update(values=[64, 128, 256, 2048]), "warning",
+                                   "config THREADS=2048 ITEMS=1: kernel.json: launch.cuda[0].block[0]"),
+    "checks that take nothing": (lambda d: d["checks"].append({"rule": "m == 12345", "why": "w"}), "error",
+                                 "kernel.json: checks: they take none of"),
+    "a space of 10^9": (lambda d: d["knobs"].extend({"name": f"K{i}", "values": list(range(32))} for i in range(6)) or
+                        d["default"].update({f"K{i}": 0 for i in range(6)}), "error", "there is too much to try"),
+    "a space that is too large": (lambda d: knob(d, "ROWS").update(values=list(range(1, 33))) or
+                                  knob(d, "VECTOR").update(values=list(range(1, 33))), "error",
+                                  "configs; there may be 512 at the most"),
+}
+
+
+@pytest.mark.parametrize("edit, level, said", BAD.values(), ids=BAD.keys())
+def test_what_is_wrong_is_found_and_named(kernel, folder, edit, level, said):
+    change(folder, edit)
+    done = kernel("check", folder, status=1 if level == "error" else 0)
+    assert any(said in message for message in findings(done, level)), done
+    assert (done.json["errors"] > 0) == (level == "error")
+    text = kernel("check", folder, as_json=False, status=done.status).output
+    assert f"{level}: " in text and said in text, text
+
+
+def test_a_default_outside_of_the_space_comes_with_the_problem(kernel, folder):
+    change(folder, lambda d: d["default"].update(ROWS="m >= 1024 ? 16 : m == 3 ? 64 : 1"))
+    found = [one for one in kernel("check", folder, status=1).json["findings"] if one["level"] == "error"]
+    assert [(one["device"], one["problem"]["m"]) for one in found] == [("cpu", 3)] and found[0]["problems"] > 1, found
+    assert "ROWS=64" in found[0]["message"] and "half as many rows are all rows already" in found[0]["message"], found
+
+
+# ---- check: hostile ones
+
+def link(folder, name, target):
+    (folder / name).unlink()
+    (folder / name).symlink_to(target)
+
+
+HOSTILE = {
+    "no folder": (lambda folder: shutil.rmtree(folder), "cannot open the folder"),
+    "no kernel.json": (lambda folder: (folder / "kernel.json").unlink(), "kernel.json is not in the folder"),
+    "no JSON": (lambda folder: (folder / "kernel.json").write_text('{"name": }'), "kernel.json:1:"),
+    "a link": (lambda folder: link(folder, "mine.c", "/etc/passwd"), "mine.c is a link"),
+    "a linked kernel.json": (lambda folder: link(folder, "kernel.json", "/dev/zero"), "kernel.json is a link"),
+    "a pipe": (lambda folder: (folder / "mine.c").unlink() or os.mkfifo(folder / "mine.c"), "mine.c is no regular file"),
+    "an include of others": (lambda folder: (folder / "mine.c").write_text('#include "/etc/shadow"\n'), "/etc/shadow"),
+    "an include above": (lambda folder: (folder / "mine.c").write_text('#include "../other.h"\n'), "../other.h"),
+    "a world-writable file": (lambda folder: (folder / "mine.c").chmod(0o666), "mine.c has mode 0666"),
+    "a world-writable folder": (lambda folder: folder.chmod(0o777), "has mode 0777"),
+    "a source that is not there": (lambda folder: (folder / "reference.c").unlink(), "reference.c is not in the folder"),
+}
+
+
+@pytest.mark.parametrize("edit, said", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_folder_is_refused_by_a_message_of_its_own(kernel, folder, edit, said):
+    edit(folder)
+    done = kernel("check", folder, status=1)
+    assert any(said in message for message in findings(done, "error")), done
+
+
+def test_a_folder_of_somebody_else_is_refused(kernel, folder):
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give a folder away")
+    os.chown(folder / "mine.c", 12345, 12345)
+    done = kernel("check", folder, status=1)
+    assert findings(done, "error") == ["mine.c belongs to user 12345; it must belong to root or user 0"]
+    assert done.json["problems"] == 200, "the rest is looked at all the same"
