@@ -112,6 +112,7 @@ enum ft_fill {
 	FT_FILL_UNIFORM, /* in [0, 1) */
 	FT_FILL_ZEROS,
 	FT_FILL_INDEX, /* an element's place in its row */
+	FT_FILL_BITS,  /* any bits at all */
 };
 
 struct ft_tensor {
@@ -125,7 +126,8 @@ struct ft_tensor {
 	/* Of an output. An element may be off from the reference by `absolute` and, beyond that, by `relative`
 	 * as compare.h counts it. */
 	double relative, absolute;
-	bool in_place; /* the output may be the input of rows, which has the same rows, stride and type then */
+	bool in_place;  /* the output may be the input `alias`, which has the same shape and type then */
+	uint32_t alias; /* which */
 	bool is_filled; /* scratch: with `fill` before each launch, outside of what is timed; else with anything */
 };
 
@@ -188,11 +190,12 @@ struct ft_pool;
 struct ft_kernel_cpu {
 	const char *name;
 	const char *source; /* hash of all that it was compiled from */
-	const struct ft_reference *reference;
-	size_t plan_size; /* bytes */
-	/* A config resolved for a problem on so many cores: what is really done. `plan` comes zeroed. */
-	void (*resolve)(
-	        const struct ft_problem *problem, const struct ft_config *config, uint32_t cores, void *plan);
+	const void *own;    /* what its functions know of it */
+	const struct ft_reference *reference; /* of a kernel over rows */
+	size_t plan_size;                     /* bytes */
+	/* A config resolved for a problem on that device: what is really done. `plan` comes zeroed. */
+	void (*resolve)(const struct ft_kernel_cpu *code, const struct ft_problem *problem,
+	        const struct ft_config *config, const struct ft_traits *traits, void *plan);
 	/* The plan in words: two with the same ones do the same work, so only one of them is timed. */
 	void (*describe)(const void *plan, char *text, size_t size);
 	/* The first `rows` rows, of a kernel that is not over rows all; on a pool of as many threads as cores; data[i] is row 0

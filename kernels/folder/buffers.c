@@ -12,7 +12,8 @@ static const char *const role_names[] = {[FT_FOLDER_IN] = "in",
 static const char *const fill_names[] = {[FT_FOLDER_NORMAL] = "normal",
         [FT_FOLDER_UNIFORM] = "uniform",
         [FT_FOLDER_ZEROS] = "zeros",
-        [FT_FOLDER_INDEX] = "index"};
+        [FT_FOLDER_INDEX] = "index",
+        [FT_FOLDER_BITS] = "bits"};
 enum {
 	ROLES = sizeof(role_names) / sizeof(role_names[0]),
 	FILLS = sizeof(fill_names) / sizeof(fill_names[0]),
@@ -278,6 +279,7 @@ void buffers_tensors(const struct ft_folder_buffers *buffers, struct ft_tensors 
 	        [FT_FOLDER_UNIFORM] = FT_FILL_UNIFORM,
 	        [FT_FOLDER_ZEROS] = FT_FILL_ZEROS,
 	        [FT_FOLDER_INDEX] = FT_FILL_INDEX,
+	        [FT_FOLDER_BITS] = FT_FILL_BITS,
 	        [FT_FOLDER_UNFILLED] = FT_FILL_ZEROS};
 	uint64_t output = 0;
 
@@ -303,6 +305,7 @@ void buffers_tensors(const struct ft_folder_buffers *buffers, struct ft_tensors 
 		        .relative = buffer->relative,
 		        .absolute = buffer->absolute,
 		        .in_place = buffer->has_alias,
+		        .alias = buffer->alias,
 		        .is_filled = buffer->role == FT_FOLDER_SCRATCH && buffer->fill != FT_FOLDER_UNFILLED};
 	}
 }

@@ -23,7 +23,7 @@
  *                that whose values come first in the knobs' lists
  *   "buffers"    1 to 8 of {"name", "role": "in", "out", "inout" or "scratch", "type": an element type or a field whose choices
  *                are such, "length": EXPR; optional: "rows": EXPR, else 1; "stride": EXPR, elements from row to row, else the
- *                length; "fill": "normal", "uniform", "zeros" or "index"; of an "out" "alias": an "in" buffer that may be
+ *                length; "fill": "normal", "uniform", "zeros", "index" or "bits"; of an "out" "alias": an "in" buffer that may be
  *                the same memory}. An "in" or "inout" that has no fill has "normal"; a scratch that has none begins with anything
  *   "sources"    {KIND: {"file"; optional: "defines": {MACRO: EXPR over all}, "options": [of fast-math no-fma flush-denormals
  *                c++20]}, or the name of another kind whose source it is, too}. A text is defined as the word that it is
@@ -160,6 +160,7 @@ enum ft_folder_fill {
 	FT_FOLDER_UNIFORM,
 	FT_FOLDER_ZEROS,
 	FT_FOLDER_INDEX,
+	FT_FOLDER_BITS,
 	FT_FOLDER_UNFILLED, /* an output or a scratch that begins with anything */
 };
 

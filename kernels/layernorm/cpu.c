@@ -26,19 +26,14 @@ static const struct ft_rows_cpu layernorm_cpu = {
         .settle = settle,
 };
 
-static void resolve(
-        const struct ft_problem *problem, const struct ft_config *config, uint32_t cores, void *plan)
-{
-	ft_rows_resolve(&layernorm_cpu, problem, config, cores, plan);
-}
-
 extern const struct ft_kernel_cpu ft_kernel_cpu_layernorm;
 const struct ft_kernel_cpu ft_kernel_cpu_layernorm = {
         .name = "layernorm",
         .source = FT_CPU_SOURCE,
+        .own = &layernorm_cpu,
         .reference = &layernorm_reference,
         .plan_size = sizeof(struct ft_rows_plan),
-        .resolve = resolve,
+        .resolve = ft_rows_resolve_code,
         .describe = ft_rows_describe,
         .run = ft_rows_run,
 };

@@ -69,6 +69,12 @@ void ft_rows_resolve(const struct ft_rows_cpu *kernel, const struct ft_problem *
 	ft_rows_resolve_with(kernel, kernel->loops[isa[0]], &rows, config, cores, plan);
 }
 
+void ft_rows_resolve_code(const struct ft_kernel_cpu *code, const struct ft_problem *problem,
+        const struct ft_config *config, const struct ft_traits *traits, void *plan)
+{
+	ft_rows_resolve(code->own, problem, config, (uint32_t)traits->units, plan);
+}
+
 void ft_rows_describe(const void *of, char *text, size_t size)
 {
 	const struct ft_rows_plan *plan = of;

@@ -90,7 +90,9 @@ void ft_rows_resolve(const struct ft_rows_cpu *kernel, const struct ft_problem *
 void ft_rows_resolve_with(const struct ft_rows_cpu *kernel, const struct ft_rows_loops *loops,
         const struct ft_rows *problem, const struct ft_config *config, uint32_t cores,
         struct ft_rows_plan *plan);
-/* Of a struct ft_rows_plan, as struct ft_kernel_cpu has it. The pool has at least plan->threads threads. */
+/* As struct ft_kernel_cpu has them, of one whose `own` is a struct ft_rows_cpu, and of a struct ft_rows_plan. The pool has at least plan->threads threads. */
+void ft_rows_resolve_code(const struct ft_kernel_cpu *code, const struct ft_problem *problem,
+        const struct ft_config *config, const struct ft_traits *traits, void *plan);
 void ft_rows_describe(const void *plan, char *text, size_t size);
 void ft_rows_run(struct ft_pool *pool, const void *plan, void *const *data, uint64_t rows);
 

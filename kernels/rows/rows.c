@@ -50,6 +50,7 @@ void ft_rows_tensors(
 	tensors->tensor[FT_ROWS_OUTPUT].name = "output";
 	tensors->tensor[FT_ROWS_OUTPUT].role = FT_OUTPUT;
 	tensors->tensor[FT_ROWS_OUTPUT].in_place = true;
+	tensors->tensor[FT_ROWS_OUTPUT].alias = FT_ROWS_INPUT;
 	tensors->tensor[FT_ROWS_OUTPUT].relative = ft_dtype_error(problem->dtype);
 	tensors->tensor[FT_ROWS_OUTPUT].absolute = kernel->absolute;
 	for (uint32_t i = 0; i < kernel->weights; i++)

@@ -22,6 +22,8 @@ enum { FT_BACKEND_LOST = -2, FT_RUNNER_EXIT_LOST = 3 };
 /* Returned by prepare, build_wait or verify when `deadline_ns` passed before it was through. */
 enum { FT_BACKEND_ENDED = -3 };
 
+struct ft_folder;
+
 struct ft_built {
 	size_t index; /* which member */
 	bool failed;  /* then `error` says why; else the rest is filled in */
@@ -74,6 +76,8 @@ struct ft_backend {
 	const char *const *files;        /* whose change makes the hello stale; ends with NULL */
 	/* Hash of a kernel's device source as compiled; "" of one that it can not run. */
 	void (*source)(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE]);
+	/* From now on it has that folder's kernel, too; the folder outlives it. After open. NULL: it runs none such. */
+	int (*adopt)(struct ft_backend *self, const struct ft_folder *folder, struct ft_error *error);
 
 	/* How much of a device others use now, in percent, without disturbing it. False where the system has no
 	 * figure. May take a tenth of a second. NULL: never known. */

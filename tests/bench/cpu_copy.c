@@ -224,7 +224,8 @@ static size_t fill_entries(struct bench *bench, const struct ft_space *space, st
 		entry[count].plan = calloc(1, bench->code->plan_size);
 		if (!entry[count].plan)
 			return 0;
-		bench->code->resolve(&bench->whole, &space->config[i], bench->cores, entry[count].plan);
+		bench->code->resolve(bench->code, &bench->whole, &space->config[i],
+		        &(struct ft_traits){.units = bench->cores}, entry[count].plan);
 		count++;
 	}
 	return count;

@@ -60,13 +60,14 @@ static void describe(const void *of, char *text, size_t size)
 	ft_kernel_cpu_rmsnorm.describe(((const struct plan *)of)->real, text, size);
 }
 
-static void resolve(
-        const struct ft_problem *problem, const struct ft_config *config, uint32_t cores, void *to)
+static void resolve(const struct ft_kernel_cpu *code, const struct ft_problem *problem,
+        const struct ft_config *config, const struct ft_traits *traits, void *to)
 {
 	struct plan *plan = to;
 	char text[256];
+	(void)code;
 	ft_kernel_find(kernel.name)->tensors(ft_kernel_find(kernel.name), problem, &plan->tensors);
-	ft_kernel_cpu_rmsnorm.resolve(problem, config, cores, plan->real);
+	ft_kernel_cpu_rmsnorm.resolve(&ft_kernel_cpu_rmsnorm, problem, config, traits, plan->real);
 	describe(plan, text, sizeof(text));
 	plan->spoilt = strstr(text, "unroll=0") != NULL;
 }

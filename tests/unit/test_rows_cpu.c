@@ -446,7 +446,7 @@ static int start(void **state)
 	(void)state;
 	ft_problem_set_number(&problem, "m", 1, NULL);
 	ft_problem_set_number(&problem, "n", 1, NULL);
-	kernel->code->resolve(&problem, &config, 1, &plan);
+	kernel->code->resolve(kernel->code, &problem, &config, &(struct ft_traits){.units = 1}, &plan);
 	on_cpu = plan.kernel;
 	set_count = ft_isa_usable(isa);
 	for (size_t i = 0; i < set_count; i++)

@@ -7,6 +7,7 @@
 
 #include "kernels/code_file.h"
 #include "kernels/isa.h"
+#include "kernels/runner/cpu/cpu_folder.h"
 #include "kernels/runner/cpu/internal.h"
 
 enum {
@@ -70,22 +71,44 @@ static void cpu_close(struct ft_backend *backend)
 	cpu_free_arena(&cpu->arena);
 	free(cpu->cpu);
 	cpu->cpu = NULL;
+	for (size_t i = 0; i < cpu->adopted_count; i++)
+		free(cpu->adopted[i]);
+	free(cpu->adopted);
+	cpu->adopted = NULL;
+	cpu->adopted_count = 0;
 	backend->device_count = 0;
 }
 
-const struct ft_kernel_cpu *cpu_find_code(const char *kernel)
+const struct ft_kernel_cpu *cpu_find_code(const struct cpu *cpu, const char *kernel)
 {
 	for (const struct ft_kernel_cpu *const *code = ft_kernels_cpu; *code; code++) {
 		if (strcmp((*code)->name, kernel) == 0)
 			return *code;
 	}
+	for (size_t i = 0; i < cpu->adopted_count; i++) {
+		if (strcmp(cpu->adopted[i]->name, kernel) == 0)
+			return cpu->adopted[i];
+	}
 	return NULL;
+}
+
+static int cpu_adopt(struct ft_backend *backend, const struct ft_folder *folder, struct ft_error *error)
+{
+	struct cpu *cpu = cpu_of(backend);
+	struct ft_kernel_cpu **more = realloc(cpu->adopted, (cpu->adopted_count + 1) * sizeof(*more));
+	struct ft_kernel_cpu *code = more ? cpu_folder_code(folder, error) : NULL;
+	if (!more)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a kernel");
+	cpu->adopted = more;
+	if (!code)
+		return -1;
+	more[cpu->adopted_count++] = code;
+	return 0;
 }
 
 static void cpu_source(struct ft_backend *backend, const char *kernel, char hash[FT_HASH_SIZE])
 {
-	const struct ft_kernel_cpu *code = cpu_find_code(kernel);
-	(void)backend;
+	const struct ft_kernel_cpu *code = cpu_find_code(cpu_of(backend), kernel);
 	snprintf(hash, FT_HASH_SIZE, "%s", code ? code->source : "");
 }
 
@@ -105,8 +128,9 @@ static void hash_plan(const struct cpu *cpu, size_t index, char code[FT_HASH_SIZ
 
 static int cpu_build_start(struct ft_backend *backend, size_t index, struct ft_error *error)
 {
-	(void)error;
 	struct cpu *cpu = cpu_of(backend);
+	if (cpu->folder)
+		return cpu_folder_build_start(cpu, index, error);
 	cpu->pending[index] = ++cpu->started;
 	return 0;
 }
@@ -115,7 +139,8 @@ static int cpu_build_wait(struct ft_backend *backend, struct ft_built *built, st
 {
 	struct cpu *cpu = cpu_of(backend);
 	size_t first = cpu->count;
-	(void)error;
+	if (cpu->folder)
+		return cpu_folder_build_wait(cpu, built, error);
 	for (size_t i = 0; i < cpu->count; i++) {
 		if (cpu->pending[i] && (first == cpu->count || cpu->pending[i] < cpu->pending[first]))
 			first = i;
@@ -160,6 +185,7 @@ struct ft_backend *ft_backend_cpu_new(void)
 	        .open = cpu_open,
 	        .close = cpu_close,
 	        .source = cpu_source,
+	        .adopt = cpu_adopt,
 	        .prepare = cpu_prepare,
 	        .build_start = cpu_build_start,
 	        .build_wait = cpu_build_wait,

@@ -131,9 +131,20 @@ static double element(const struct fill *fill, size_t row, size_t column, uint64
 			return odd_element(fill->tensor->type, row, mix(random), uniform(random));
 		break;
 	case FT_FILL_NUMBERS:
+	case FT_FILL_BITS:
 		break;
 	}
 	return uniform(random);
+}
+
+static void store(const struct fill *fill, size_t row, size_t column, uint64_t random)
+{
+	const struct ft_tensor *tensor = fill->tensor;
+	const size_t size = ft_dtype_size(tensor->type), at = row * tensor->stride + column;
+	if (tensor->fill == FT_FILL_BITS)
+		memcpy(fill->data + at * size, &random, size);
+	else
+		ft_store(tensor->type, fill->data, at, element(fill, row, column, random));
 }
 
 static void fill_piece(void *context, size_t index)
@@ -145,8 +156,7 @@ static void fill_piece(void *context, size_t index)
 	for (size_t row = first; row < end; row++) {
 		uint64_t state = mix(fill->seed ^ mix(row));
 		for (size_t i = 0; i < tensor->length; i++)
-			ft_store(tensor->type, fill->data, row * tensor->stride + i,
-			        element(fill, row, i, mix(state + i)));
+			store(fill, row, i, mix(state + i));
 	}
 }
 

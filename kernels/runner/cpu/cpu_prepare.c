@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/compare.h"
+#include "kernels/runner/cpu/cpu_folder.h"
 #include "proto/clock.h"
 
 static void pin(struct cpu *cpu)
@@ -81,7 +82,7 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 	struct cpu *cpu = cpu_of(backend);
 	const uint32_t cores = (uint32_t)cpu->device.traits.units;
 	cpu->kernel = sweep->kernel;
-	cpu->code = cpu_find_code(sweep->kernel->name);
+	cpu->code = cpu_find_code(cpu, sweep->kernel->name);
 	if (!cpu->code)
 		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "this runner has no %s", sweep->kernel->name);
 	cpu->kernel->tensors(cpu->kernel, sweep->problem, &cpu->tensors);
@@ -114,8 +115,10 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 	if (cpu_allocate(cpu, error) < 0)
 		return -1;
 	for (size_t i = 0; i < sweep->count; i++)
-		cpu->code->resolve(
-		        sweep->problem, &sweep->config[i], cores, cpu->plan + i * cpu->code->plan_size);
+		cpu->code->resolve(cpu->code, sweep->problem, &sweep->config[i], &cpu->device.traits,
+		        cpu->plan + i * cpu->code->plan_size);
+	if (!cpu->code->reference && cpu_folder_open(cpu, error) < 0)
+		return -1;
 	cpu->until_ns = 0;
 	cpu->ended = false;
 	estimate(cpu);
@@ -128,12 +131,13 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 		cpu_fill_inputs(cpu);
 	if (cpu->ended)
 		return FT_BACKEND_ENDED;
-	return 0;
+	return cpu->folder ? cpu_folder_expect(cpu, sweep->problem, error) : 0;
 }
 
 void cpu_finish(struct ft_backend *backend)
 {
 	struct cpu *cpu = cpu_of(backend);
+	cpu_folder_close(cpu);
 	ft_pool_free(cpu->pool);
 	cpu->pool = NULL;
 	if (cpu->pinned)

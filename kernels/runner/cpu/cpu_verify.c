@@ -138,19 +138,21 @@ static int check_inputs(struct cpu *cpu, struct ft_error *error)
 	return 1;
 }
 
-/* Some rows once more, with the output as the input. */
-static int check_in_place(struct cpu *cpu, size_t index, double *largest, struct ft_error *error)
+/* Once more with an output as its input; some rows, where a kernel is over rows. */
+static int check_in_place(
+        struct cpu *cpu, size_t index, uint32_t out, double *largest, struct ft_error *error)
 {
-	const uint32_t in = ft_tensors_find(&cpu->tensors, FT_INPUT_ROWS);
-	const uint32_t out = ft_tensors_find(&cpu->tensors, FT_OUTPUT);
 	const struct array *array = &cpu->array[out];
-	const size_t few = cpu->m < IN_PLACE_ROWS ? cpu->m : IN_PLACE_ROWS;
+	const struct ft_tensor *output = &cpu->tensors.tensor[out];
+	const size_t few = cpu->over_rows && output->rows > IN_PLACE_ROWS ? IN_PLACE_ROWS : output->rows;
 	const void *data[FT_TENSORS_MAX];
+	cpu_use_verified(cpu);
 	memcpy(data, cpu->data, sizeof(data));
 	for (size_t row = 0; row < few; row++)
-		memcpy(array->verified + row * array->stride, cpu->array[in].verified + row * array->stride,
-		        array->row);
-	cpu->data[in] = cpu->data[out];
+		memcpy(array->verified + row * array->stride,
+		        cpu->array[output->alias].verified + row * array->stride, array->row);
+	cpu_restore_verified(cpu);
+	cpu->data[output->alias] = cpu->data[out];
 	cpu_launch(cpu, index, few);
 	int result = check_output(cpu, out, data, few, largest, error);
 	if (result != 0)
@@ -158,10 +160,9 @@ static int check_in_place(struct cpu *cpu, size_t index, double *largest, struct
 	return result;
 }
 
-/* Right if all outputs are, and some rows in place: what lies in the way of reading before writing shows in any. */
+/* Right if all outputs are, and in place: what lies in the way of reading before writing shows in any row. */
 static int check_launches(struct cpu *cpu, size_t index, double *largest, struct ft_error *error)
 {
-	const uint32_t out = ft_tensors_find(&cpu->tensors, FT_OUTPUT);
 	cpu_use_verified(cpu);
 	cpu_renew_outputs(cpu);
 	cpu->launched = true;
@@ -170,8 +171,10 @@ static int check_launches(struct cpu *cpu, size_t index, double *largest, struct
 	cpu_launch(cpu, index, cpu->m);
 	cpu_note_work(cpu, began);
 	int result = cpu->ended ? 0 : check_outputs(cpu, largest, error);
-	if (result == 0 && !cpu->ended && cpu->over_rows && cpu->tensors.tensor[out].in_place)
-		result = check_in_place(cpu, index, largest, error);
+	for (uint32_t i = 0; i < cpu->tensors.count && result == 0 && !cpu->ended; i++) {
+		if (cpu->tensors.tensor[i].in_place)
+			result = check_in_place(cpu, index, i, largest, error);
+	}
 	return result;
 }
 

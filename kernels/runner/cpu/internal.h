@@ -68,11 +68,14 @@ struct cpu {
 	struct ft_backend_device device;
 	char self[512];
 	const char *files[2];
-	int *cpu; /* usable cores, device.traits.units of them */
+	int *cpu;                       /* usable cores, device.traits.units of them */
+	struct ft_kernel_cpu **adopted; /* kernels of folders */
+	size_t adopted_count;
 
 	/* One sweep. */
 	const struct ft_kernel *kernel;
 	const struct ft_kernel_cpu *code; /* of that kernel */
+	struct cpu_folder *folder;        /* where that is one of a folder */
 	struct ft_tensors tensors;
 	bool over_rows;             /* it is such a kernel; of others a launch is always whole */
 	bool is_restored;           /* it has arrays that are filled before each launch */
@@ -160,7 +163,7 @@ static inline void cpu_launch(struct cpu *cpu, size_t index, size_t rows)
 }
 
 /* NULL: this program has none for it. */
-const struct ft_kernel_cpu *cpu_find_code(const char *kernel);
+const struct ft_kernel_cpu *cpu_find_code(const struct cpu *cpu, const char *kernel);
 
 /* ---- work on all cores ---- */
 

@@ -1,0 +1,538 @@
+#include "kernels/runner/cpu/cpu_folder.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "kernels/code_file.h"
+#include "kernels/runner/cpu/cc.h"
+#include "kernels/runner/cpu/internal.h"
+#include "proto/clock.h"
+
+enum {
+	PARTS = 8,       /* of the blocks, for each thread: who is done early takes more */
+	OPEN_FILES = 16, /* while a folder is removed */
+	TEXT_MAX = 8192, /* bytes of a generated source */
+};
+
+typedef void block_function(void *const *argument, const int64_t *block);
+typedef void reference_function(int64_t first, int64_t last, void *const *argument);
+
+union cell {
+	int32_t i32;
+	uint32_t u32;
+	int64_t i64;
+	uint64_t u64;
+	float f32;
+	double f64;
+};
+
+/* A config for a problem: how it is launched, and what of. */
+struct plan {
+	const struct ft_folder *folder;
+	bool failed; /* with `error` */
+	struct ft_error error;
+	struct ft_defines defines;
+	struct ft_folder_launch launch;
+	union cell cell[FT_FOLDER_STEPS_MAX][FT_FOLDER_ARGUMENTS_MAX];
+	void *library;
+	block_function *function[FT_FOLDER_STEPS_MAX];
+};
+
+struct cpu_folder {
+	const struct ft_folder *folder;
+	struct cc *cc;
+	char where[256]; /* the place to work in; "": none */
+	void *reference; /* a library */
+};
+
+static void set_cell(union cell *cell, const struct ft_folder_argument *argument)
+{
+	switch (argument->type) {
+	case FT_SCALAR_I32:
+		cell->i32 = (int32_t)argument->number;
+		break;
+	case FT_SCALAR_U32:
+		cell->u32 = (uint32_t)argument->number;
+		break;
+	case FT_SCALAR_I64:
+	case FT_SCALAR_U64:
+		cell->i64 = argument->number;
+		break;
+	case FT_SCALAR_F32:
+		cell->f32 = (float)argument->real;
+		break;
+	case FT_SCALAR_F64:
+		cell->f64 = argument->real;
+		break;
+	}
+}
+
+/* ---- a launch ---- */
+
+static void resolve(const struct ft_kernel_cpu *code, const struct ft_problem *problem,
+        const struct ft_config *config, const struct ft_traits *traits, void *to)
+{
+	struct plan *plan = to;
+	plan->folder = code->own;
+	if (ft_folder_launch(plan->folder, problem, traits, config, &plan->launch, &plan->error) < 0 ||
+	        ft_folder_defines(plan->folder, problem, traits, config, &plan->defines, &plan->error) < 0) {
+		plan->failed = true;
+		return;
+	}
+	for (uint32_t i = 0; i < plan->launch.count; i++) {
+		const struct ft_folder_arguments *arguments = &plan->launch.step[i].arguments;
+		for (uint32_t j = 0; j < arguments->count; j++)
+			set_cell(&plan->cell[i][j], &arguments->argument[j]);
+	}
+}
+
+/* What two that have the same code may still differ in. */
+static void describe(const void *of, char *text, size_t size)
+{
+	const struct plan *plan = of;
+	size_t length = 0;
+	text[0] = '\0';
+	for (uint32_t i = 0; i < plan->launch.count && length < size; i++) {
+		const struct ft_folder_step *step = &plan->launch.step[i];
+		length += (size_t)snprintf(text + length, size - length,
+		        "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %016" PRIx64 ";", step->symbol, step->grid[0],
+		        step->grid[1], step->grid[2], XXH3_64bits(plan->cell[i], sizeof(plan->cell[i])));
+	}
+}
+
+struct blocks {
+	block_function *function;
+	void *argument[FT_FOLDER_ARGUMENTS_MAX];
+	const uint64_t *grid;
+	uint64_t count, at_once;
+	_Atomic uint64_t next;
+};
+
+static void run_blocks(void *context, uint32_t worker)
+{
+	struct blocks *blocks = context;
+	(void)worker;
+	for (;;) {
+		uint64_t first = atomic_fetch_add(&blocks->next, blocks->at_once);
+		if (first >= blocks->count)
+			return;
+		uint64_t end =
+		        blocks->count - first > blocks->at_once ? first + blocks->at_once : blocks->count;
+		for (uint64_t i = first; i < end; i++) {
+			const int64_t block[3] = {(int64_t)(i % blocks->grid[0]),
+			        (int64_t)(i / blocks->grid[0] % blocks->grid[1]),
+			        (int64_t)(i / blocks->grid[0] / blocks->grid[1])};
+			blocks->function(blocks->argument, block);
+		}
+	}
+}
+
+static void run(struct ft_pool *pool, const void *of, void *const *data, uint64_t rows)
+{
+	const struct plan *plan = of;
+	(void)rows;
+	for (uint32_t i = 0; i < plan->launch.count; i++) {
+		const struct ft_folder_step *step = &plan->launch.step[i];
+		struct blocks blocks = {.function = plan->function[i],
+		        .grid = step->grid,
+		        .count = step->grid[0] * step->grid[1] * step->grid[2]};
+		uint32_t threads = ft_pool_threads(pool);
+		for (uint32_t j = 0; j < step->arguments.count; j++) {
+			const struct ft_folder_argument *argument = &step->arguments.argument[j];
+			/* Functions read what is no buffer, and never write to it. */
+			blocks.argument[j] = argument->is_buffer ? data[argument->buffer]
+			                                         : (void *)(uintptr_t)&plan->cell[i][j];
+		}
+		blocks.at_once = blocks.count / (PARTS * threads) + 1;
+		threads = blocks.count < threads ? (uint32_t)blocks.count : threads;
+		ft_pool_run(pool, threads, run_blocks, &blocks);
+	}
+}
+
+struct ft_kernel_cpu *cpu_folder_code(const struct ft_folder *folder, struct ft_error *error)
+{
+	const struct ft_folder_source *source = ft_folder_source(folder, "cpu");
+	struct ft_kernel_cpu *code;
+	if (!source) {
+		ft_fail(error, FT_E_UNAVAILABLE, "%s has no source for a CPU",
+		        ft_folder_kernel(folder)->name);
+		return NULL;
+	}
+	code = calloc(1, sizeof(*code));
+	if (!code) {
+		ft_fail(error, FT_E_MEMORY, "no memory for a kernel");
+		return NULL;
+	}
+	*code = (struct ft_kernel_cpu){.name = ft_folder_kernel(folder)->name,
+	        .source = source->hash,
+	        .own = folder,
+	        .plan_size = sizeof(struct plan),
+	        .resolve = resolve,
+	        .describe = describe,
+	        .run = run};
+	return code;
+}
+
+/* ---- what is compiled ---- */
+
+static const char *const c_types[] = {
+        [FT_SCALAR_I32] = "int32_t",
+        [FT_SCALAR_U32] = "uint32_t",
+        [FT_SCALAR_I64] = "int64_t",
+        [FT_SCALAR_U64] = "uint64_t",
+        [FT_SCALAR_F32] = "float",
+        [FT_SCALAR_F64] = "double",
+};
+
+static void write_arguments(FILE *to, const struct ft_folder_arguments *arguments)
+{
+	for (uint32_t i = 0; i < arguments->count; i++) {
+		if (arguments->argument[i].is_buffer)
+			fprintf(to, ", argument[%" PRIu32 "]", i);
+		else
+			fprintf(to, ", *(const %s *)argument[%" PRIu32 "]",
+			        c_types[arguments->argument[i].type], i);
+	}
+	fprintf(to, ");\n}\n");
+}
+
+static int write_file(
+        const char *where, const char *name, const char *text, size_t length, struct ft_error *error)
+{
+	char path[512];
+	snprintf(path, sizeof(path), "%s/%s", where, name);
+	FILE *file = fopen(path, "wxe");
+	bool written = file && fwrite(text, 1, length, file) == length;
+	if (!file || fclose(file) != 0 || !written)
+		return ft_fail_errno(error, errno, "cannot write %s", path);
+	return 0;
+}
+
+/* The functions by which the runner calls those of the source: one a step, with their arguments in an array. */
+static int write_calls(const struct cpu_folder *own, const struct plan *plan, struct ft_error *error)
+{
+	char text[TEXT_MAX] = "";
+	FILE *to = fmemopen(text, sizeof(text), "w");
+	if (!to)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a source");
+	fprintf(to, "#include <stdint.h>\n#include \"%s\"\n", ft_folder_source(own->folder, "cpu")->file);
+	for (uint32_t i = 0; i < plan->launch.count; i++) {
+		const struct ft_folder_step *step = &plan->launch.step[i];
+		fprintf(to,
+		        "void flytune_step_%" PRIu32
+		        "(void *const *argument, const int64_t *block)\n{\n\t%s(block",
+		        i, step->symbol);
+		write_arguments(to, &step->arguments);
+	}
+	if (fclose(to) != 0 || strlen(text) >= sizeof(text) - 1)
+		return ft_fail(error, FT_E_BAD_VALUE, "the launch is too long");
+	return write_file(own->where, "flytune_steps.c", text, strlen(text), error);
+}
+
+static int write_reference(
+        const struct cpu_folder *own, const struct ft_folder_reference *reference, struct ft_error *error)
+{
+	char text[TEXT_MAX] = "";
+	FILE *to = fmemopen(text, sizeof(text), "w");
+	if (!to)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a source");
+	fprintf(to,
+	        "#include <stdint.h>\n#include \"%s\"\n"
+	        "void flytune_reference(int64_t first, int64_t last, void *const *argument)\n{\n\t%s(first, "
+	        "last",
+	        reference->file, reference->symbol);
+	write_arguments(to, &reference->arguments);
+	if (fclose(to) != 0 || strlen(text) >= sizeof(text) - 1)
+		return ft_fail(error, FT_E_BAD_VALUE, "the reference's arguments are too long");
+	return write_file(own->where, "flytune_reference.c", text, strlen(text), error);
+}
+
+static int compile(struct cpu_folder *own, size_t tag, const char *source, const char *library,
+        const struct ft_defines *defines, struct ft_error *error)
+{
+	/* Stripped: the file's name would make two libraries differ that are alike. */
+	const char *argument[CC_ARGUMENTS_MAX] = {"-shared", "-fPIC", "-O3", "-march=native", "-std=gnu11",
+	        "-w", "-s", "-Wl,--build-id=none", "-o", library, source};
+	const struct ft_folder_source *kernel = ft_folder_source(own->folder, "cpu");
+	size_t count = 11;
+	for (uint32_t i = 0; i < kernel->option_count; i++)
+		argument[count++] = kernel->option[i];
+	for (uint32_t i = 0; defines && i < defines->count; i++)
+		argument[count++] = defines->text[i];
+	argument[count++] = "-lm";
+	return cc_submit(own->cc, tag, own->where, argument, count, error);
+}
+
+static void *load(const char *path, struct ft_error *error)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		ft_fail(error, FT_E_UNAVAILABLE, "it cannot be loaded: %s", dlerror());
+	return library;
+}
+
+/* ---- a sweep ---- */
+
+int cpu_folder_open(struct cpu *cpu, struct ft_error *error)
+{
+	const struct ft_folder *folder = cpu->code->own;
+	const char *temporary = secure_getenv("TMPDIR");
+	struct cpu_folder *own = calloc(1, sizeof(*own));
+	uint32_t files;
+	if (!own)
+		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep");
+	cpu->folder = own;
+	own->folder = folder;
+	own->cc = cc_new((unsigned)cpu->device.traits.units);
+	if (!own->cc)
+		return ft_fail(error, FT_E_MEMORY, "no memory for compilers");
+	snprintf(own->where, sizeof(own->where), "%s/flytune-XXXXXX", temporary ? temporary : "/tmp");
+	if (!mkdtemp(own->where)) {
+		own->where[0] = '\0';
+		return ft_fail_errno(error, errno, "cannot make a folder to compile in");
+	}
+	const struct ft_folder_file *file = ft_folder_files(folder, &files);
+	for (uint32_t i = 0; i < files; i++) {
+		if (write_file(own->where, file[i].name, file[i].text, file[i].length, error) < 0)
+			return -1;
+	}
+	/* Steps and their arguments are the same for all configs; only numbers differ. */
+	for (size_t i = 0; i < cpu->count; i++) {
+		const struct plan *plan =
+		        (const struct plan *)(const void *)(cpu->plan + i * cpu->code->plan_size);
+		if (!plan->failed)
+			return write_calls(own, plan, error);
+	}
+	*error = ((const struct plan *)(const void *)cpu->plan)->error;
+	return -1;
+}
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
+{
+	(void)about;
+	(void)kind;
+	(void)at;
+	return remove(path);
+}
+
+void cpu_folder_close(struct cpu *cpu)
+{
+	struct cpu_folder *own = cpu->folder;
+	if (!own)
+		return;
+	cc_free(own->cc);
+	for (size_t i = 0; i < cpu->count; i++) {
+		struct plan *plan = (struct plan *)(void *)(cpu->plan + i * cpu->code->plan_size);
+		if (plan->library)
+			dlclose(plan->library);
+	}
+	if (own->reference)
+		dlclose(own->reference);
+	if (own->where[0] != '\0')
+		(void)nftw(own->where, remove_one, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
+	free(own);
+	cpu->folder = NULL;
+}
+
+int cpu_folder_build_start(struct cpu *cpu, size_t index, struct ft_error *error)
+{
+	const struct plan *plan =
+	        (const struct plan *)(const void *)(cpu->plan + index * cpu->code->plan_size);
+	char library[64];
+	if (plan->failed) {
+		cpu->pending[index] = ++cpu->started;
+		return 0;
+	}
+	snprintf(library, sizeof(library), "%zu.so", index);
+	return compile(cpu->folder, index, "flytune_steps.c", library, &plan->defines, error);
+}
+
+/* Two that are alike to the byte, and are launched alike, are the same. */
+static int hash_library(const char *path, const void *plan, char hash[FT_HASH_SIZE], struct ft_error *error)
+{
+	XXH3_state_t *state = XXH3_createState();
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	char words[512];
+	char block[8192];
+	ssize_t got = -1;
+	if (state && file >= 0) {
+		XXH3_128bits_reset(state);
+		while ((got = read(file, block, sizeof(block))) > 0)
+			XXH3_128bits_update(state, block, (size_t)got);
+	}
+	if (file >= 0)
+		close(file);
+	if (got < 0) {
+		XXH3_freeState(state);
+		return ft_fail_errno(error, errno, "cannot read %s", path);
+	}
+	describe(plan, words, sizeof(words));
+	XXH3_128bits_update(state, words, strlen(words));
+	const XXH128_hash_t sum = XXH3_128bits_digest(state);
+	XXH3_freeState(state);
+	snprintf(hash, FT_HASH_SIZE, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64, (uint64_t)sum.low64);
+	return 0;
+}
+
+static int take_library(struct cpu *cpu, size_t index, struct ft_built *built)
+{
+	struct plan *plan = (struct plan *)(void *)(cpu->plan + index * cpu->code->plan_size);
+	char path[320];
+	snprintf(path, sizeof(path), "%s/%zu.so", cpu->folder->where, index);
+	if (hash_library(path, plan, built->code, &built->error) < 0)
+		return -1;
+	plan->library = load(path, &built->error);
+	(void)unlink(path);
+	if (!plan->library)
+		return -1;
+	for (uint32_t i = 0; i < plan->launch.count; i++) {
+		char symbol[32];
+		snprintf(symbol, sizeof(symbol), "flytune_step_%" PRIu32, i);
+		*(void **)&plan->function[i] = dlsym(plan->library, symbol);
+		if (!plan->function[i])
+			return ft_fail(&built->error, FT_E_UNAVAILABLE, "%s is not in it", symbol);
+	}
+	return 0;
+}
+
+int cpu_folder_build_wait(struct cpu *cpu, struct ft_built *built, struct ft_error *error)
+{
+	struct cc_done done;
+	for (size_t i = 0; i < cpu->count; i++) {
+		if (cpu->pending[i] == 0)
+			continue;
+		cpu->pending[i] = 0;
+		*built = (struct ft_built){.index = i, .failed = true};
+		built->error =
+		        ((const struct plan *)(const void *)(cpu->plan + i * cpu->code->plan_size))->error;
+		return 1;
+	}
+	int got = cc_wait(cpu->folder->cc, cpu->backend.deadline_ns, &done, error);
+	if (got != 1)
+		return got;
+	*built = (struct ft_built){
+	        .index = done.tag, .failed = done.failed, .build_ns = done.build_ns, .error = done.error};
+	if (!built->failed && take_library(cpu, done.tag, built) < 0)
+		built->failed = true;
+	if (!built->failed)
+		cpu->built = done.tag;
+	return 1;
+}
+
+/* ---- the reference ---- */
+
+/* All elements of one, packed, in cells of 8 bytes: float64, or int64 of integers. */
+static void load_cells(const struct ft_tensor *tensor, const void *data, union cell *to)
+{
+	for (uint64_t row = 0; row < tensor->rows; row++) {
+		for (uint64_t i = 0; i < tensor->length; i++) {
+			uint64_t at = row * tensor->stride + i;
+			if (tensor->type == FT_I64)
+				to->i64 = ((const int64_t *)data)[at];
+			else if (ft_dtype_is_integer(tensor->type))
+				to->i64 = (int64_t)ft_load(tensor->type, data, at);
+			else
+				to->f64 = ft_load(tensor->type, data, at);
+			to++;
+		}
+	}
+}
+
+struct expect {
+	reference_function *function;
+	void *argument[FT_FOLDER_ARGUMENTS_MAX];
+	uint64_t rows, at_once;
+};
+
+static void expect_piece(void *context, size_t index)
+{
+	const struct expect *expect = context;
+	const uint64_t first = index * expect->at_once;
+	const uint64_t left = expect->rows - first;
+	expect->function((int64_t)first,
+	        (int64_t)(left > expect->at_once ? first + expect->at_once : expect->rows), expect->argument);
+}
+
+static int compile_reference(
+        struct cpu *cpu, const struct ft_folder_reference *reference, struct ft_error *error)
+{
+	struct cpu_folder *own = cpu->folder;
+	struct cc_done done;
+	char path[320];
+	if (write_reference(own, reference, error) < 0 ||
+	        compile(own, 0, "flytune_reference.c", "reference.so", NULL, error) < 0)
+		return -1;
+	int got = cc_wait(own->cc, cpu->backend.deadline_ns, &done, error);
+	if (got != 1)
+		return got == 0 ? ft_fail(error, FT_E_SYSTEM, "the reference was not compiled") : got;
+	if (done.failed)
+		return ft_fail(error, FT_E_UNAVAILABLE, "the reference: %s", done.error.message);
+	snprintf(path, sizeof(path), "%s/reference.so", own->where);
+	own->reference = load(path, error);
+	return own->reference ? 0 : -1;
+}
+
+static int expect(struct cpu *cpu, const struct ft_folder_reference *reference, union cell **cells,
+        struct ft_error *error)
+{
+	union cell number[FT_FOLDER_ARGUMENTS_MAX];
+	struct expect all = {.rows = reference->rows};
+	bool whole = false;
+	*(void **)&all.function = dlsym(cpu->folder->reference, "flytune_reference");
+	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
+		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
+		const struct array *array = &cpu->array[i];
+		cells[i] = calloc(tensor->rows * tensor->length + 1, sizeof(**cells));
+		if (!cells[i])
+			return ft_fail(
+			        error, FT_E_MEMORY, "no memory for what the reference reads and writes");
+		if (array->kept || cpu_is_input(tensor->role))
+			load_cells(tensor, array->kept ? array->kept : array->verified, cells[i]);
+		/* Rows that are written already are read, maybe, for others. */
+		whole = whole || tensor->role == FT_INOUT;
+	}
+	for (uint32_t i = 0; i < reference->arguments.count; i++) {
+		const struct ft_folder_argument *argument = &reference->arguments.argument[i];
+		set_cell(&number[i], argument);
+		all.argument[i] = argument->is_buffer ? (void *)cells[argument->buffer] : (void *)&number[i];
+	}
+	all.at_once = whole ? all.rows : all.rows / (PARTS * ft_pool_threads(cpu->pool)) + 1;
+	cpu_in_parallel(cpu, (all.rows + all.at_once - 1) / all.at_once, expect_piece, &all);
+	return cpu->ended ? FT_BACKEND_ENDED : 0;
+}
+
+int cpu_folder_expect(struct cpu *cpu, const struct ft_problem *problem, struct ft_error *error)
+{
+	struct ft_folder_reference reference;
+	union cell *cells[FT_TENSORS_MAX] = {0};
+	if (ft_folder_reference(cpu->folder->folder, problem, &reference, error) < 0)
+		return -1;
+	if (!reference.file)
+		return ft_fail(error, FT_E_UNAVAILABLE, "the CPU runner needs a reference in C");
+	int code = compile_reference(cpu, &reference, error);
+	if (code == 0)
+		code = expect(cpu, &reference, cells, error);
+	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
+		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
+		if (code != 0 || !cpu_is_output(tensor->role)) {
+			free(cells[i]);
+			continue;
+		}
+		for (uint64_t j = 0; j < tensor->rows * tensor->length && ft_dtype_is_integer(tensor->type);
+		        j++)
+			cells[i][j].f64 = (double)cells[i][j].i64;
+		cpu->array[i].want = &cells[i]->f64;
+	}
+	return code;
+}
