@@ -194,8 +194,10 @@ static void reloaded(void *data, const struct settings *settings, const struct a
 		        settings->config[0] != '\0' ? settings->config : "none",
 		        rest[0] != '\0' ? "; not before a restart: " : "", rest);
 	}
-	if (daemon->has_background) /* what answers them is there */
+	if (daemon->has_background) { /* what answers them is there */
+		devices_read_kernels(&daemon->devices);
 		devices_ask_again(&daemon->devices);
+	}
 	notify_send(&daemon->notify, "READY=1");
 }
 

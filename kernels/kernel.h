@@ -189,8 +189,8 @@ struct ft_pool;
 
 struct ft_kernel_cpu {
 	const char *name;
-	const char *source; /* hash of all that it was compiled from */
-	const void *own;    /* what its functions know of it */
+	const char *source;                   /* hash of all that it was compiled from */
+	const void *own;                      /* what its functions know of it */
 	const struct ft_reference *reference; /* of a kernel over rows */
 	size_t plan_size;                     /* bytes */
 	/* A config resolved for a problem on that device: what is really done. `plan` comes zeroed. */

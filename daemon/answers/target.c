@@ -15,9 +15,9 @@ int target_admit(struct target *target, struct devices *devices, const char *ker
 	target->kernel = device_kernel_find(target->device, kernel, error);
 	if (target->kernel == NULL)
 		return -1;
-	if (target->kernel->built_in != NULL) {
-		if (ft_problem_admit(target->kernel->built_in, &target->kernel->schema, given,
-		            &target->problem, error) != 0)
+	if (target->kernel->known != NULL) {
+		if (ft_problem_admit(target->kernel->known, &target->kernel->schema, given, &target->problem,
+		            error) != 0)
 			return -1;
 	} else if (ft_schema_complete(&target->kernel->schema, given, &target->problem, error) != 0) {
 		return -1;
@@ -30,9 +30,9 @@ int target_admit(struct target *target, struct devices *devices, const char *ker
 
 int target_default(const struct target *target, struct ft_config *config, struct ft_error *error)
 {
-	if (target->kernel->built_in != NULL) {
-		target->kernel->built_in->default_config(
-		        target->kernel->built_in, &target->problem, &target->device->traits, config);
+	if (target->kernel->known != NULL) {
+		target->kernel->known->default_config(
+		        target->kernel->known, &target->problem, &target->device->traits, config);
 		return 0;
 	}
 	if (target->kernel->fallback.count == 0)
@@ -48,8 +48,8 @@ bool target_takes(const struct target *target, struct ft_config *config, struct 
 
 	if (ft_schema_check_config(&target->kernel->schema, config, &ordered, error) != 0)
 		return false;
-	if (target->kernel->built_in != NULL &&
-	        target->kernel->built_in->check_config(target->kernel->built_in, &target->problem,
+	if (target->kernel->known != NULL &&
+	        target->kernel->known->check_config(target->kernel->known, &target->problem,
 	                &target->device->traits, &ordered, error) != 0)
 		return false;
 	ft_config_copy(config, &ordered);
@@ -61,12 +61,12 @@ bool target_tries(const struct target *target, const struct ft_config *config)
 	struct ft_space *space;
 	bool tries = false;
 
-	if (target->kernel->built_in == NULL)
+	if (target->kernel->known == NULL)
 		return true;
 	space = malloc(sizeof(*space));
 	if (space == NULL ||
-	        target->kernel->built_in->space(target->kernel->built_in, &target->problem,
-	                &target->device->traits, space, NULL) != 0)
+	        target->kernel->known->space(
+	                target->kernel->known, &target->problem, &target->device->traits, space, NULL) != 0)
 		goto out;
 	for (uint32_t i = 0; i < space->count && !tries; i++)
 		tries = space->pruned[i][0] == '\0' && ft_config_equal(&space->config[i], config);
@@ -89,13 +89,13 @@ uint64_t target_space_hash(const struct target *target)
 	XXH3_state_t *state;
 	uint64_t hash = 0;
 
-	if (target->kernel->built_in == NULL)
+	if (target->kernel->known == NULL)
 		return 0;
 	space = malloc(sizeof(*space));
 	state = XXH3_createState();
 	if (space != NULL && state != NULL &&
-	        target->kernel->built_in->space(target->kernel->built_in, &target->problem,
-	                &target->device->traits, space, NULL) == 0) {
+	        target->kernel->known->space(
+	                target->kernel->known, &target->problem, &target->device->traits, space, NULL) == 0) {
 		(void)XXH3_64bits_reset(state);
 		for (uint32_t i = 0; i < space->count; i++) {
 			if (space->pruned[i][0] == '\0')
@@ -111,7 +111,7 @@ uint64_t target_space_hash(const struct target *target)
 uint64_t target_members_hash(const struct target *target, const struct ft_config *config,
         const char (*pruned)[FT_REASON_SIZE], uint32_t count)
 {
-	XXH3_state_t *state = target->kernel->built_in != NULL ? XXH3_createState() : NULL;
+	XXH3_state_t *state = target->kernel->known != NULL ? XXH3_createState() : NULL;
 	uint64_t hash = 0;
 
 	if (state == NULL)

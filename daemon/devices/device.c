@@ -346,6 +346,8 @@ int devices_init(struct devices *devices, uv_loop_t *loop, const struct log *log
 	        .data = data,
 	        .fixed = hello_fixed_facts(),
 	};
+	kernels_read(&devices->kernels, log, settings);
+	devices->fixed += kernels_hash(&devices->kernels);
 	(void)uv_timer_init(loop, &devices->watch);
 	devices->watch.data = devices;
 	devices->has_watch = true;
@@ -423,6 +425,15 @@ void devices_watch(struct devices *devices, bool watch)
 		(void)uv_timer_stop(&devices->watch);
 }
 
+void devices_read_kernels(struct devices *devices)
+{
+	const uint64_t before = kernels_hash(&devices->kernels);
+
+	kernels_read(&devices->kernels, devices->log, devices->settings);
+	devices->fixed += kernels_hash(&devices->kernels) - before;
+	devices_look_now(devices);
+}
+
 void devices_ask_again(struct devices *devices)
 {
 	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
@@ -467,6 +478,7 @@ void devices_free(struct devices *devices)
 	for (uint32_t i = 0; i < devices->count; i++)
 		device_retire(devices->device[i]);
 	devices->count = 0;
+	kernels_free(&devices->kernels);
 }
 
 bool devices_probing(const struct devices *devices)
@@ -536,14 +548,14 @@ struct device_kernel *device_kernel_find(struct device *device, const char *name
 			return &device->kernel[i];
 	}
 	if (device->state != DEVICE_READY && device->kernel_count < DEVICE_KERNELS_MAX) {
-		const struct ft_kernel *built_in = ft_kernel_find(name);
+		const struct ft_kernel *known = kernels_find(&device->slot->devices->kernels, name);
 		const struct ft_schema *schema =
-		        built_in != NULL ? built_in->schema(built_in, device->shown.kind) : NULL;
+		        known != NULL ? known->schema(known, device->shown.kind) : NULL;
 
 		if (schema != NULL) {
 			struct device_kernel *kernel = &device->kernel[device->kernel_count++];
 
-			kernel->built_in = built_in;
+			kernel->known = known;
 			kernel->schema = *schema;
 			return kernel;
 		}

@@ -17,16 +17,17 @@
 
 #include "daemon/devices/device_holder.h"
 #include "daemon/devices/device_state.h"
+#include "daemon/devices/kernels.h"
 #include "daemon/devices/runner.h"
 #include "daemon/store/store.h"
 
-enum { DEVICE_KERNELS_MAX = 8, DEVICES_MAX = 64, DEVICE_TRIED = 1024, WORKERS_MAX = 2 * DEVICES_MAX };
+enum { DEVICE_KERNELS_MAX = 64, DEVICES_MAX = 64, DEVICE_TRIED = 1024, WORKERS_MAX = 2 * DEVICES_MAX };
 
 /* A kernel on one device. */
 struct device_kernel {
-	const struct ft_kernel *built_in; /* NULL: only its runner knows it */
+	const struct ft_kernel *known; /* NULL: only its runner knows it */
 	struct ft_schema schema;
-	struct ft_config fallback; /* the default of a kernel that is not built in; count 0: none */
+	struct ft_config fallback; /* the default of a kernel that only its runner knows; count 0: none */
 	uint32_t id;               /* interned name; 0 while probing */
 	uint32_t identity;         /* interned: what a trial's result depends on; 0 while probing */
 	uint32_t target;           /* interned: this kernel on this device, whose identity has a history */
@@ -102,6 +103,7 @@ struct devices {
 	const struct log *log;
 	const struct settings *settings;
 	struct store *store;
+	struct kernels kernels;
 	const struct devices_events *events;
 	void *data;
 	struct runner_slot slot[SETTINGS_KINDS];
@@ -135,6 +137,8 @@ static inline void devices_look(struct devices *devices)
 }
 /* Whether to look without being asked: some client keeps answers. */
 void devices_watch(struct devices *devices, bool watch);
+/* Reads the installed kernels anew, and asks the runners where they changed. */
+void devices_read_kernels(struct devices *devices);
 /* Asks at once for all kinds that have no device. */
 void devices_ask_again(struct devices *devices);
 /* A device and its kernels stay in memory until as many have left it, whatever hellos replace it. NULL is fine. */

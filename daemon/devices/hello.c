@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 enum { FILES_MAX = 64 };
-_Static_assert(DEVICES_MAX == 64 && DEVICE_KERNELS_MAX == 8, "as messages say below");
+_Static_assert(DEVICES_MAX == 64 && DEVICE_KERNELS_MAX == 64, "as messages say below");
 
 /* Takes a slot's devices out, to be put back or freed; gives their number. */
 static uint32_t take_devices(
@@ -92,14 +92,14 @@ static int adopt_kernel(struct runner_slot *slot, struct device *device,
 
 	if (device->kernel_count == DEVICE_KERNELS_MAX)
 		return ft_fail_field(
-		        error, FT_E_BAD_VALUE, "kernel", said->name, "one of 8 at most on a device");
+		        error, FT_E_BAD_VALUE, "kernel", said->name, "one of 64 at most on a device");
 	memset(kernel, 0, sizeof(*kernel)); /* too large to be made on the stack */
 	kernel->fallback = said->fallback;
 	if (ft_schema_read(said, &kernel->schema, error) != 0)
 		return -1;
-	kernel->built_in = ft_kernel_find(said->name);
-	if (kernel->built_in != NULL) {
-		const struct ft_schema *own = kernel->built_in->schema(kernel->built_in, slot->kind);
+	kernel->known = kernels_find(&devices->kernels, said->name);
+	if (kernel->known != NULL) {
+		const struct ft_schema *own = kernel->known->schema(kernel->known, slot->kind);
 
 		if (own == NULL || own->revision != kernel->schema.revision)
 			return ft_fail(error, FT_E_PROTOCOL,

@@ -15,13 +15,14 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/devices/kernels.h"
 #include "daemon/host/bug.h"
 #include "daemon/host/ready.h"
 #include "daemon/host/timer.h"
 
 extern char **environ;
 
-enum { RUNNER_SOCKET = 3, ENVIRONMENT_MAX = 64 };
+enum { RUNNER_SOCKET = 3, ENVIRONMENT_MAX = 64, ARGUMENTS_MAX = 2 * KERNELS_MAX + 2 };
 
 /* What a runner inherits of the environment: what finds its libraries and chooses its devices, and nothing
  * that would change code behind the command line's back. */
@@ -548,9 +549,24 @@ uint64_t runner_environment(void)
 	return sum;
 }
 
+/* The kernels of folders that it is to have. */
+static void choose_arguments(const struct runner *runner, char **chosen)
+{
+	size_t count = 0;
+
+	chosen[count++] = (char *)(uintptr_t)runner->path;
+	for (uint32_t i = 0; i < runner->kernels->count; i++) {
+		static char flag[] = "--kernel";
+
+		chosen[count++] = flag;
+		chosen[count++] = (char *)(uintptr_t)runner->kernels->installed[i].copy;
+	}
+	chosen[count] = NULL;
+}
+
 void runner_start(struct runner *runner)
 {
-	char *arguments[] = {(char *)(uintptr_t)runner->path, NULL};
+	char *arguments[ARGUMENTS_MAX];
 	char *environment[ENVIRONMENT_MAX];
 	uv_stdio_container_t stdio[RUNNER_SOCKET + 1] = {
 	        {.flags = UV_IGNORE},
@@ -582,6 +598,7 @@ void runner_start(struct runner *runner)
 	runner->pipe.data = runner;
 	runner->process = (uv_process_t){.data = runner};
 	runner->open = 2;
+	choose_arguments(runner, arguments);
 	choose_environment(environment);
 	runner->events->starts(runner->data);
 	status = uv_spawn(runner->loop, &runner->process, &options);

@@ -42,6 +42,7 @@ struct runner {
 	uv_loop_t *loop;
 	const struct log *log;
 	const struct settings *settings;
+	const struct kernels *kernels; /* that it is started with */
 	const struct runner_events *events;
 	void *data;
 	const char *kind;

@@ -28,6 +28,7 @@ struct worker *worker_new(
 		free(worker);
 		return NULL;
 	}
+	worker->runner.kernels = &devices->kernels;
 	worker->slot = slot;
 	worker->number = devices->worker_count;
 	devices->worker[devices->worker_count++] = worker;

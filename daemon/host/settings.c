@@ -40,6 +40,7 @@ static const char usage[] =
         "  --log-level LEVEL      error, warning, notice, info or debug (info)\n"
         "  --device DEVICE        auto, cpu, hip, cuda, or one such as cuda:1; may be given again (auto)\n"
         "  --device-memory BYTES  that a sweep may take of a device; 0: the runner decides (0)\n"
+        "  --kernels FOLDER       with a folder for each kernel of yours (/etc/flytuned/kernels.d)\n"
         "  --runner KIND=PATH     the runner program of a kind of device\n"
         "  --runner-idle SECONDS  let a runner go when it had no work for so long (10)\n"
         "  --deadline STAGE=SECONDS  for hello, space, start, build, verify, measure or stop\n"
@@ -237,6 +238,7 @@ static const struct setting table[] = {
                 1 << 20},
         {"devices", "device", "device", TYPE_DEVICES, false, FIELD(device), 0, 0},
         {"devices", "memory", "device-memory", TYPE_NUMBER, false, FIELD(memory_cap), 0, 1ULL << 50},
+        {"kernels", "folder", "kernels", TYPE_PATH, false, FIELD(kernels), 0, 0},
         {"runner", "cpu", NULL, TYPE_PATH, false, FIELD(runner[2]), 0, 0},
         {"runner", "hip", NULL, TYPE_PATH, false, FIELD(runner[0]), 0, 0},
         {"runner", "cuda", NULL, TYPE_PATH, false, FIELD(runner[1]), 0, 0},
@@ -443,6 +445,7 @@ void settings_init(struct settings *settings)
 	settings->deadline_ns[STAGE_VERIFY] = 120ULL * SECOND_NS;
 	settings->deadline_ns[STAGE_MEASURE] = 60ULL * SECOND_NS;
 	settings->deadline_ns[STAGE_STOP] = 5ULL * SECOND_NS;
+	(void)snprintf(settings->kernels, sizeof(settings->kernels), "/etc/flytuned/kernels.d");
 	find_runners(settings);
 }
 

@@ -123,7 +123,7 @@ struct incoming {
 	struct ft_row row;
 	const struct device *device; /* NULL: not on this host */
 	const struct device_kernel *kernel;
-	const struct ft_kernel *built_in;
+	const struct ft_kernel *known;
 	const struct ft_schema *schema; /* NULL: no kernel of that name is known here */
 	struct ft_problem whole;
 	bool usable;
@@ -221,8 +221,8 @@ static void find_kernel(struct incoming *in)
 {
 	const struct devices *devices = in->transfer->context->devices;
 
-	in->built_in = ft_kernel_find(in->row.kernel);
-	in->schema = in->built_in != NULL ? in->built_in->schema(in->built_in, "cpu") : NULL;
+	in->known = kernels_find(&devices->kernels, in->row.kernel);
+	in->schema = in->known != NULL ? in->known->schema(in->known, "cpu") : NULL;
 	for (uint32_t i = 0; i < devices->count; i++) {
 		struct device *device = devices->device[i];
 		const struct device_kernel *kernel;
@@ -259,8 +259,8 @@ static int prefix_field(const char *prefix, struct ft_error *error)
 
 static int check_problem(struct incoming *in, struct ft_error *error)
 {
-	int failed = in->built_in != NULL
-	        ? ft_problem_admit(in->built_in, in->schema, &in->row.problem, &in->whole, error)
+	int failed = in->known != NULL
+	        ? ft_problem_admit(in->known, in->schema, &in->row.problem, &in->whole, error)
 	        : ft_schema_complete(in->schema, &in->row.problem, &in->whole, error);
 
 	return failed == 0 ? 0 : prefix_field("problem", error);
@@ -272,10 +272,10 @@ static int check_foreign_config(const struct incoming *in, const struct ft_confi
 {
 	struct ft_error first = {0};
 
-	if (in->built_in == NULL)
+	if (in->known == NULL)
 		return ft_schema_check_config(in->schema, given, ordered, error);
 	for (int kind = 0; kind < SETTINGS_KINDS; kind++) {
-		const struct ft_schema *schema = in->built_in->schema(in->built_in, settings_kinds[kind]);
+		const struct ft_schema *schema = in->known->schema(in->known, settings_kinds[kind]);
 
 		if (schema == NULL)
 			continue;
@@ -304,9 +304,9 @@ static int check_config(
 	} else {
 		if (ft_schema_check_config(&in->kernel->schema, config, &ordered, error) != 0)
 			return prefix_field(field, error);
-		if (in->built_in != NULL &&
-		        in->built_in->check_config(
-		                in->built_in, &in->whole, &in->device->traits, &ordered, &why) != 0)
+		if (in->known != NULL &&
+		        in->known->check_config(in->known, &in->whole, &in->device->traits, &ordered, &why) !=
+		                0)
 			say(in, field, false, "%s", why.message);
 	}
 	*config = ordered;

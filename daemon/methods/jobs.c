@@ -54,16 +54,16 @@ static bool answer_tuned(struct context *context, const struct target *target, s
 /* A launch of it must fit into the device. */
 static int check_room(const struct target *target, struct ft_error *error)
 {
-	const struct ft_kernel *built_in = target->kernel->built_in;
+	const struct ft_kernel *known = target->kernel->known;
 	uint64_t room = target->device->shown.memory;
 	struct ft_tensors tensors;
 	uint64_t bytes;
 	char bound[64];
 	char value[32];
 
-	if (built_in == NULL || room == 0)
+	if (known == NULL || room == 0)
 		return 0;
-	built_in->tensors(built_in, &target->problem, &tensors);
+	known->tensors(known, &target->problem, &tensors);
 	bytes = ft_tensors_span(&tensors);
 	if (bytes <= room)
 		return 0;

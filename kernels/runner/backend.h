@@ -59,6 +59,8 @@ struct ft_interference {
 	char reason[96]; /* in plain words, for the report; "": nothing is to be said */
 };
 
+enum { FT_FOLDERS_MAX = 64 };
+
 struct ft_backend {
 	const char *kind; /* "cpu" */
 	/* What a sweep does to the host. FT_HOST_WORKED: prepare, builds and the verifications between leave alone what is timed on
@@ -78,6 +80,8 @@ struct ft_backend {
 	void (*source)(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE]);
 	/* From now on it has that folder's kernel, too; the folder outlives it. After open. NULL: it runs none such. */
 	int (*adopt)(struct ft_backend *self, const struct ft_folder *folder, struct ft_error *error);
+	struct ft_folder *folder[FT_FOLDERS_MAX]; /* that it has; the runner's */
+	size_t folder_count;
 
 	/* How much of a device others use now, in percent, without disturbing it. False where the system has no
 	 * figure. May take a tenth of a second. NULL: never known. */

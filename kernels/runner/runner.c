@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "kernels/decide.h"
+#include "kernels/folder/folder.h"
 #include "kernels/runner/sample_watch.h"
 #include "kernels/runner/sweep.h"
 #include "proto/clock.h"
@@ -101,19 +102,32 @@ static void write_files(struct ft_writer *writer, const struct ft_backend *backe
 		ft_write_text(writer, backend->files[i]);
 }
 
+/* Of those that are built in and those of folders, number `index`; NULL: there are no more. */
+static const struct ft_kernel *kernel_at(const struct ft_backend *backend, size_t index)
+{
+	size_t built_in = 0;
+	while (ft_kernels[built_in])
+		built_in++;
+	if (index < built_in)
+		return ft_kernels[index];
+	index -= built_in;
+	return index < backend->folder_count ? ft_folder_kernel(backend->folder[index]) : NULL;
+}
+
 static void write_kernels(struct ft_writer *writer, struct ft_backend *backend)
 {
 	char source[FT_HASH_SIZE] = "";
+	const struct ft_kernel *kernel;
 	uint32_t count = 0;
-	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel; kernel++) {
-		backend->source(backend, (*kernel)->name, source);
+	for (size_t i = 0; (kernel = kernel_at(backend, i)) != NULL; i++) {
+		backend->source(backend, kernel->name, source);
 		count += source[0] != '\0';
 	}
 	ft_write_array(writer, count);
-	for (const struct ft_kernel *const *kernel = ft_kernels; *kernel; kernel++) {
-		backend->source(backend, (*kernel)->name, source);
+	for (size_t i = 0; (kernel = kernel_at(backend, i)) != NULL; i++) {
+		backend->source(backend, kernel->name, source);
 		if (source[0] != '\0')
-			ft_schema_write(writer, (*kernel)->schema(*kernel, backend->kind), source, NULL);
+			ft_schema_write(writer, kernel->schema(kernel, backend->kind), source, NULL);
 	}
 }
 
@@ -184,7 +198,10 @@ static int admit(const struct ft_backend *backend, const char *kernel_name, cons
         const struct ft_problem *given, const struct ft_kernel **kernel, size_t *index,
         struct ft_problem *whole, struct ft_error *error)
 {
-	*kernel = ft_kernel_find(kernel_name);
+	for (size_t i = 0; (*kernel = kernel_at(backend, i)) != NULL; i++) {
+		if (strcmp((*kernel)->name, kernel_name) == 0)
+			break;
+	}
 	if (!*kernel)
 		return ft_fail_field(error, FT_E_UNKNOWN_KERNEL, "kernel", kernel_name, NULL);
 	if (find_device(backend, device, index, error) < 0)
@@ -582,7 +599,40 @@ static int serve_parent(struct ft_backend *backend)
 	return ft_runner_serve(FT_RUNNER_DESCRIPTOR, backend);
 }
 
-int ft_runner_main(struct ft_backend *backend)
+/* One that is broken is said, and is missing; the others are there. */
+static void take_folder(struct ft_backend *backend, const char *path)
+{
+	struct ft_error error = {0};
+	struct ft_folder *folder = NULL;
+	if (!backend->adopt)
+		return; /* kinds of devices that run none such */
+	if (backend->folder_count == FT_FOLDERS_MAX)
+		ft_fail(&error, FT_E_BAD_VALUE, "there are %d kernels already", FT_FOLDERS_MAX);
+	else
+		folder = ft_folder_open(path, NULL, &error);
+	if (folder && !ft_folder_source(folder, backend->kind)) {
+		ft_folder_free(folder); /* it is for other kinds of devices */
+		return;
+	}
+	if (folder && backend->adopt(backend, folder, &error) == 0) {
+		backend->folder[backend->folder_count++] = folder;
+		return;
+	}
+	ft_folder_free(folder);
+	fprintf(stderr, "flytune-runner-%s: %s: %s\n", backend->kind, path, error.message);
+}
+
+static bool take_arguments(struct ft_backend *backend, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i += 2) {
+		if (strcmp(argv[i], "--kernel") != 0 || i + 1 == argc)
+			return false;
+		take_folder(backend, argv[i + 1]);
+	}
+	return true;
+}
+
+int ft_runner_main(struct ft_backend *backend, int argc, char **argv)
 {
 	struct ft_error error;
 	/* A limit on files, a reader of the log and a helper that are gone are errors of the writes that meet them. Helpers
@@ -598,7 +648,9 @@ int ft_runner_main(struct ft_backend *backend)
 		fprintf(stderr, "flytune-runner-%s: %s\n", backend->kind, error.message);
 		return EXIT_BROKEN;
 	}
-	int status = serve_parent(backend);
+	int status = take_arguments(backend, argc, argv) ? serve_parent(backend) : EXIT_USAGE;
 	backend->close(backend);
+	while (backend->folder_count > 0)
+		ft_folder_free(backend->folder[--backend->folder_count]);
 	return status;
 }

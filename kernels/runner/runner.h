@@ -10,8 +10,9 @@
 
 enum { FT_RUNNER_DESCRIPTOR = 3 };
 
-/* All of a runner's main: opens and closes the backend itself. Returns the exit status. */
-int ft_runner_main(struct ft_backend *backend);
+/* All of a runner's main: opens and closes the backend itself. `--kernel FOLDER`, any number of times, gives it the kernels of
+ * folders. Returns the exit status. */
+int ft_runner_main(struct ft_backend *backend, int argc, char **argv);
 
 /* Serves one daemon on `descriptor` until it hangs up (0) or breaks the framing (1). The backend is open.
  * While a sweep runs a hang-up ends the process at once, wherever it is. */

@@ -24,13 +24,13 @@ static int prepare_fixed(
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct ft_backend *backend = ft_backend_cpu_new();
 	if (!backend)
 		return EXIT_FAILURE;
 	backend->prepare = prepare_fixed;
-	int status = ft_runner_main(backend);
+	int status = ft_runner_main(backend, argc, argv);
 	ft_backend_cpu_free(backend);
 	return status;
 }

@@ -101,7 +101,7 @@ static void run_spoilt(struct ft_pool *pool, const void *of, void *const *data, 
 		*(unsigned char *)data[weight] ^= 0x55;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct ft_backend *backend = ft_backend_cpu_new();
 	kernel = ft_kernel_cpu_rmsnorm;
@@ -114,7 +114,7 @@ int main(void)
 	kernel.run = run_spoilt;
 	if (!backend)
 		return EXIT_FAILURE;
-	int status = ft_runner_main(backend);
+	int status = ft_runner_main(backend, argc, argv);
 	ft_backend_cpu_free(backend);
 	return status;
 }

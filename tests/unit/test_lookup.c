@@ -36,8 +36,8 @@ static struct device *device_of(uint64_t units)
 	device->traits = (struct ft_traits){.kind = "cpu", .units = units, .cache = 1 << 20};
 	device->key = 1;
 	kernel = &device->kernel[device->kernel_count++];
-	kernel->built_in = &ft_kernel_rmsnorm;
-	kernel->schema = *kernel->built_in->schema(kernel->built_in, "cpu");
+	kernel->known = &ft_kernel_rmsnorm;
+	kernel->schema = *kernel->known->schema(kernel->known, "cpu");
 	kernel->id = kernel->identity = 1;
 	return device;
 }
@@ -51,8 +51,8 @@ static struct target target_of(struct device *device, int64_t m)
 	assert_int_equal(ft_problem_set_number(&given, "m", m, NULL), 0);
 	assert_int_equal(ft_problem_set_number(&given, "n", 1024, NULL), 0);
 	assert_int_equal(ft_problem_set_text(&given, "dtype", "f32", NULL), 0);
-	if (ft_problem_admit(
-	            target.kernel->built_in, &target.kernel->schema, &given, &target.problem, &error) != 0)
+	if (ft_problem_admit(target.kernel->known, &target.kernel->schema, &given, &target.problem, &error) !=
+	        0)
 		fail_msg("%s", error.message);
 	target.key = (struct store_key){.kernel = 1, .device = 1};
 	ft_schema_key(&target.kernel->schema, &target.problem, &target.key.problem);
@@ -64,8 +64,8 @@ static struct ft_config only_tried_by(const struct target *one, const struct tar
 {
 	static struct ft_space space;
 
-	assert_int_equal(one->kernel->built_in->space(
-	                         one->kernel->built_in, &one->problem, &one->device->traits, &space, NULL),
+	assert_int_equal(one->kernel->known->space(
+	                         one->kernel->known, &one->problem, &one->device->traits, &space, NULL),
 	        0);
 	for (uint32_t i = 0; i < space.count; i++) {
 		struct ft_config config = space.config[i];

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "flytune-runner-%s: no memory\n", hip_kind);
 		return EXIT_FAILURE;
 	}
-	status = ft_runner_main(backend);
+	status = ft_runner_main(backend, argc, argv);
 	gpu_backend_free(backend);
 	return status;
 }

@@ -1,0 +1,186 @@
+"""Kernels that an operator installed: folders with kernel.json, tuned on the real CPU runner, compiled for real."""
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+import harness
+
+SOFTMAX = Path(__file__).resolve().parents[1] / "kernels" / "softmax"
+
+ADD = """#include <stdint.h>
+void add(const int64_t *block, const float *x, float *y, int64_t n)
+{
+\tfor (int64_t i = 0; i < n; i++)
+\t\ty[block[0] * n + i] = x[block[0] * n + i] + 1;
+\t%s
+}
+"""
+REFERENCE = """#include <stdint.h>
+void add_reference(int64_t first, int64_t last, const double *x, double *y, int64_t n)
+{
+\tfor (int64_t i = first * n; i < last * n; i++)
+\t\ty[i] = x[i] + 1;
+}
+"""
+BUFFER = {"type": "f32", "rows": "m", "length": "n"}
+
+
+def add_json(**changes):
+    """A kernel that adds one, with a knob that its source may do something with."""
+    return {
+        "name": "add", "help": "adds one",
+        "fields": [{"name": "m", "help": "rows", "min": 1, "max": 4096, "scale": True},
+                   {"name": "n", "help": "elements of a row", "min": 1, "max": 4096}],
+        "knobs": [{"name": "HOW", "help": "what it does besides", "values": [0, 1]}],
+        "default": {"HOW": 0},
+        "buffers": [{"name": "x", "role": "in", **BUFFER}, {"name": "y", "role": "out", **BUFFER}],
+        "sources": {"cpu": {"file": "add.c", "defines": {"HOW": "HOW"}}},
+        "launch": {"cpu": [{"symbol": "add", "grid": ["m"], "arguments": ["x", "y", {"i64": "n"}]}]},
+        "reference": {"file": "reference.c", "symbol": "add_reference", "arguments": ["x", "y", {"i64": "n"}]},
+        **changes}
+
+
+def install_add(folder, extra="", document=None, reference=REFERENCE):
+    where = folder / "add"
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "kernel.json").write_text(json.dumps(document or add_json()))
+    (where / "add.c").write_text(ADD % extra)
+    (where / "reference.c").write_text(reference)
+    return where
+
+
+SHAPE = ("add", "--m", "16", "--n", "64")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    where = tmp_path / "kernels.d"
+    where.mkdir()
+    return where
+
+
+def start(daemons, folder, *arguments):
+    return daemons(arguments=("--kernels", folder, *arguments)).start().await_device()
+
+
+def reload(daemon):
+    before = daemon.log().count("configuration reloaded")
+    daemon.process.send_signal(signal.SIGHUP)
+    harness.until(lambda: daemon.log().count("configuration reloaded") > before, "the configuration is read anew")
+    return daemon.await_device()
+
+
+def source(daemon, *words):
+    return daemon.ctl("lookup", *words).json["source"]
+
+
+def statuses(daemon, *words):
+    return {trial["config"]["HOW"]: (trial["status"], trial.get("reason", ""))
+            for trial in daemon.ctl("trials", *words).json["trials"]}
+
+
+def test_a_folders_kernel_is_tuned_served_and_explained_as_any_other(daemons, folder):
+    shutil.copytree(SOFTMAX, folder / "softmax")
+    daemon = start(daemons, folder)
+    words = ("softmax", "--m", "48", "--n", "64", "--dtype", "f32")
+    untuned = daemon.ctl("lookup", *words).json
+    assert untuned["source"] == "default" and untuned["config"]["PASSES"] == "three"
+    job, = daemon.ctl("tune", *words).json
+    assert job["state"] == "done", job
+    answer = daemon.ctl("lookup", *words).json
+    assert answer["source"] == "tuned" and answer["time_us"] > 0
+    near = daemon.ctl("lookup", "softmax", "--m", "50", "--n", "64", "--dtype", "f32").json
+    assert near["source"] == "nearest" and near["config"] == answer["config"]
+    assert "PASSES" in daemon.ctl("explain", *words, as_json=False).output
+    verified = [trial for trial in daemon.ctl("trials", *words).json["trials"] if trial["status"] == "ok"]
+    assert verified
+    refused = daemon.ctl("lookup", "softmax", "--m", "4", "--n", "64", "--dtype", "f32", "--stride", "63", check=False)
+    assert refused.status != 0 and "rows may not overlap" in refused.error
+    # It is found again after a restart, without another sweep.
+    daemon.restart().await_device()
+    assert daemon.ctl("lookup", *words).json["config"] == answer["config"]
+    assert source(daemon, *words) == "tuned"
+
+
+def test_an_edited_folder_makes_its_results_stale(daemons, folder):
+    install_add(folder)
+    daemon = start(daemons, folder)
+    daemon.ctl("tune", *SHAPE)
+    assert source(daemon, *SHAPE) == "tuned"
+    reload(daemon)
+    assert source(daemon, *SHAPE) == "tuned"
+    install_add(folder, extra="if (HOW) y[0] = y[0];")
+    assert source(daemon, *SHAPE) == "tuned"  # until it is read
+    reload(daemon)
+    stale = daemon.ctl("lookup", *SHAPE).json
+    assert stale["source"] == "default", stale
+    daemon.ctl("tune", *SHAPE)
+    assert source(daemon, *SHAPE) == "tuned"
+    assert len(list((daemon.state / "kernels").iterdir())) == 1
+
+
+@pytest.mark.parametrize("spoil, says", [
+    (lambda where: (where / "kernel.json").write_text("{"), "kernel.json"),
+    (lambda where: (where / "add.c").unlink(), "add.c"),
+    (lambda where: (where / "kernel.json").write_text(json.dumps(add_json(knob=[]))), "knob"),
+    (lambda where: where.chmod(0o777), "write"),
+], ids=["not JSON", "no source", "unknown member", "everybody may write"])
+def test_a_broken_folder_is_named_and_its_last_good_copy_serves_on(daemons, folder, spoil, says):
+    shutil.copytree(SOFTMAX, folder / "softmax")
+    where = install_add(folder)
+    daemon = start(daemons, folder)
+    daemon.ctl("tune", *SHAPE)
+    spoil(where)
+    reload(daemon)
+    line, = [line for line in daemon.log().splitlines() if "kernel broken" in line]
+    assert str(where) in line and says in line and "last good copy serves on" in line, line
+    assert source(daemon, *SHAPE) == "tuned"
+    daemon.restart().await_device()
+    assert source(daemon, *SHAPE) == "tuned"
+    assert source(daemon, "softmax", "--m", "4", "--n", "4", "--dtype", "f32") == "default"
+
+
+def test_a_folder_that_never_was_whole_is_named_and_the_others_serve(daemons, folder):
+    install_add(folder, document=add_json(name="rmsnorm")).rename(folder / "rmsnorm")
+    install_add(folder)
+    daemon = start(daemons, folder)
+    assert "kernel broken" in daemon.log() and "rmsnorm" in daemon.log()
+    assert source(daemon, *SHAPE) == "default"
+    assert source(daemon, "rmsnorm", "--m", "4", "--n", "64", "--dtype", "f32") == "default"
+
+
+@pytest.mark.parametrize("extra, status, says", [
+    ("if (HOW && block[0] == 3) y[3 * n] += 1;", "wrong", "row 3, column 0"),
+    ("if (HOW) y[-1] = 0;", "wrong", "before the first row"),
+    ("if (HOW) *(float *)&x[2] = 9;", "wrong", "changed its x"),
+    ("\n#if HOW\n  nonsense;\n#endif\n", "failed", "add.c:"),
+    ("static int launches; if (HOW && block[0] == 0 && ++launches % 50 == 0) y[0] += 1;", "wrong", "launch"),
+    ("if (HOW) *(volatile int *)8 = 1;", "failed", "signal 11"),
+    ("for (volatile int forever = 1; HOW && forever;) {}", "timeout", ""),
+], ids=["wrong", "outside", "its input", "does not compile", "right in 49 of 50", "crashes", "hangs"])
+def test_a_bad_config_is_out_for_what_it_did(daemons, folder, extra, status, says):
+    install_add(folder, extra=extra)
+    daemon = start(daemons, folder, "--deadline", "verify=3")
+    job, = daemon.ctl("tune", *SHAPE).json
+    assert job["state"] == "done", job
+    verdicts = statuses(daemon, *SHAPE)
+    assert verdicts[1][0] == status and says in verdicts[1][1], verdicts
+    answer = daemon.ctl("lookup", *SHAPE).json
+    assert answer["source"] == "tuned" and answer["config"] == {"HOW": 0}
+
+
+@pytest.mark.parametrize("reference, says", [
+    ("nonsense\n", "reference.c:"),
+    ("#include <stdlib.h>\n" + REFERENCE.replace("{\n\tfor", "{\n\tabort();\n\tfor"), "signal 6"),
+    (REFERENCE.replace("+ 1", "+ 2"), "nothing was right"),
+], ids=["does not compile", "crashes", "disagrees with all"])
+def test_a_bad_reference_fails_the_job_and_the_others_serve(daemons, folder, reference, says):
+    install_add(folder, reference=reference)
+    daemon = start(daemons, folder)
+    job, = daemon.ctl("tune", *SHAPE, check=False).json
+    assert job["state"] == "failed", job
+    assert says in job["reason"] or says == "nothing was right", job
+    assert source(daemon, "rmsnorm", "--m", "4", "--n", "64", "--dtype", "f32") == "default"
