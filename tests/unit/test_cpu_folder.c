@@ -202,6 +202,36 @@ static void what_a_config_does_wrong_is_said_and_is_no_others_fault(void **state
 	}
 }
 
+/* Every so-many-th launch, whatever number that is. */
+static void what_is_wrong_now_and_then_is_found_among_many_launches(void **state)
+{
+	static const int every[] = {2, 3, 4, 7, 8, 50, 64, 100};
+	(void)state;
+	for (size_t i = 0; i < sizeof(every) / sizeof(every[0]); i++) {
+		char source[512];
+		struct sweep sweep;
+		double largest = 0;
+		uint64_t checked = 0;
+		snprintf(source, sizeof(source),
+		        ADD "  static int launches;\n  if (block[0] == 0 && ++launches > 3 && launches %% %d "
+		            "== 0) y[0] "
+		            "+= 1;\n}\n",
+		        every[i]);
+		if (begin(&sweep, add_folder(source, add_reference), "m=7") != 0)
+			fail_msg("%s", sweep.error.message);
+		struct ft_built built = build(&sweep, 0);
+		if (built.failed)
+			fail_msg("%s", built.error.message);
+		if (sweep.backend->verify(sweep.backend, 0, &largest, &sweep.error) != 0)
+			fail_msg("%s", sweep.error.message);
+		if (sweep.backend->audit(sweep.backend, 0, 1000, &checked, &sweep.error) != 1)
+			fail_msg("wrong in every %dth launch, and %d were found right", every[i],
+			        (int)checked);
+		assert_non_null(strstr(sweep.error.message, "right at first, wrong in launch"));
+		end(&sweep);
+	}
+}
+
 static void one_that_does_not_compile_fails_with_file_and_line(void **state)
 {
 	struct sweep sweep;
@@ -317,6 +347,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_folder_is_built_verified_audited_and_timed),
 	        cmocka_unit_test(what_a_config_does_wrong_is_said_and_is_no_others_fault),
+	        cmocka_unit_test(what_is_wrong_now_and_then_is_found_among_many_launches),
 	        cmocka_unit_test(one_that_does_not_compile_fails_with_file_and_line),
 	        cmocka_unit_test(two_of_the_same_code_have_one_hash),
 	        cmocka_unit_test(a_reference_that_does_not_compile_fails_the_sweep),
