@@ -204,11 +204,22 @@ static int by_name(const void *a, const void *b)
 static void take_place(struct kernels *kernels, const char *place)
 {
 	DIR *all = opendir(place);
+	struct stat about;
 
 	if (all == NULL) {
 		if (errno != ENOENT)
 			log_line(kernels->log, LOG_LEVEL_WARNING, "kernels not read path=%s: %s", place,
 			        strerror(errno));
+		return;
+	}
+	/* Whoever may write there may install kernels. */
+	if (fstat(dirfd(all), &about) != 0 || (about.st_uid != 0 && about.st_uid != geteuid()) ||
+	        (about.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+		log_line(kernels->log, LOG_LEVEL_WARNING,
+		        "kernels not read path=%s: it must be root's or this user's, and nobody else's to "
+		        "write",
+		        place);
+		(void)closedir(all);
 		return;
 	}
 	for (struct dirent *one; (one = readdir(all)) != NULL;) {

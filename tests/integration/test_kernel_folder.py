@@ -152,6 +152,14 @@ def test_a_folder_that_never_was_whole_is_named_and_the_others_serve(daemons, fo
     assert source(daemon, "rmsnorm", "--m", "4", "--n", "64", "--dtype", "f32") == "default"
 
 
+def test_where_everybody_may_install_kernels_none_is_read(daemons, folder):
+    install_add(folder)
+    folder.chmod(0o777)
+    daemon = start(daemons, folder)
+    assert "kernels not read" in daemon.log() and "nobody else's to write" in daemon.log()
+    assert daemon.ctl("lookup", *SHAPE, check=False).status != 0
+
+
 @pytest.mark.parametrize("extra, status, says", [
     ("if (HOW && block[0] == 3) y[3 * n] += 1;", "wrong", "row 3, column 0"),
     ("if (HOW) y[-1] = 0;", "wrong", "before the first row"),

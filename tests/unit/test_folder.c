@@ -121,7 +121,8 @@ static const struct {
         {"\"length\": \"n\",", "", "kernel.json: buffers[0].length is missing; it must be given"},
         {"\"rows\": \"m\"", "\"rows\": \"BLOCK\"", "kernel.json: buffers[0].rows: "},
         {"\"uniform\"", "\"gauss\"",
-                "kernel.json: buffers[0].fill is \"gauss\"; it must be normal, uniform, zeros or index"},
+                "kernel.json: buffers[0].fill is \"gauss\"; it must be normal, uniform, zeros, "
+                "index or bits"},
         {"\"alias\": \"x\"", "\"alias\": \"y\"",
                 "kernel.json: buffers[1].alias is \"y\"; it must be the name of an input before it"},
         {"\"name\": \"y\"", "\"name\": \"x\"", "kernel.json: buffers[1].name is \"x\"; it must be another"},
