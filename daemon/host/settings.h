@@ -40,7 +40,7 @@ struct settings {
 	uint32_t device_count;                                /* 0: auto */
 	char device[SETTINGS_DEVICES_MAX][FT_DEVICE_ID_SIZE]; /* "cpu", "cuda:1" */
 	char runner[SETTINGS_KINDS][256];                     /* program of each kind */
-	char kernels[256];                                    /* where the operator's kernels are, a folder each */
+	char kernels[256];       /* where the operator's kernels are, a folder each */
 	uint64_t runner_idle_ns; /* without work for so long, a runner is let go */
 	uint64_t deadline_ns[STAGES];
 	uint64_t budget_ns; /* of sweeping one problem, from the runner's start to the decision */
