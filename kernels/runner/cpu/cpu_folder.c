@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,15 +14,11 @@
 #include <xxhash.h>
 
 #include "kernels/code_file.h"
-#include "kernels/runner/cpu/cc.h"
+#include "kernels/runner/cpu/cpu_build.h"
 #include "kernels/runner/cpu/internal.h"
 #include "proto/clock.h"
 
-enum {
-	PARTS = 8,       /* of the blocks, for each thread: who is done early takes more */
-	OPEN_FILES = 16, /* while a folder is removed */
-	TEXT_MAX = 8192, /* bytes of a generated source */
-};
+enum { PARTS = 8 /* of the blocks, for each thread: who is done early takes more */ };
 
 typedef void block_function(void *const *argument, const int64_t *block);
 typedef void reference_function(int64_t first, int64_t last, void *const *argument);
@@ -50,9 +45,7 @@ struct plan {
 };
 
 struct cpu_folder {
-	const struct ft_folder *folder;
-	struct cc *cc;
-	char where[256]; /* the place to work in; "": none */
+	struct cpu_build build;
 	void *reference; /* a library */
 };
 
@@ -184,95 +177,7 @@ struct ft_kernel_cpu *cpu_folder_code(const struct ft_folder *folder, struct ft_
 	return code;
 }
 
-/* ---- what is compiled ---- */
-
-static const char *const c_types[] = {
-        [FT_SCALAR_I32] = "int32_t",
-        [FT_SCALAR_U32] = "uint32_t",
-        [FT_SCALAR_I64] = "int64_t",
-        [FT_SCALAR_U64] = "uint64_t",
-        [FT_SCALAR_F32] = "float",
-        [FT_SCALAR_F64] = "double",
-};
-
-static void write_arguments(FILE *to, const struct ft_folder_arguments *arguments)
-{
-	for (uint32_t i = 0; i < arguments->count; i++) {
-		if (arguments->argument[i].is_buffer)
-			fprintf(to, ", argument[%" PRIu32 "]", i);
-		else
-			fprintf(to, ", *(const %s *)argument[%" PRIu32 "]",
-			        c_types[arguments->argument[i].type], i);
-	}
-	fprintf(to, ");\n}\n");
-}
-
-static int write_file(
-        const char *where, const char *name, const char *text, size_t length, struct ft_error *error)
-{
-	char path[512];
-	snprintf(path, sizeof(path), "%s/%s", where, name);
-	FILE *file = fopen(path, "wxe");
-	bool written = file && fwrite(text, 1, length, file) == length;
-	if (!file || fclose(file) != 0 || !written)
-		return ft_fail_errno(error, errno, "cannot write %s", path);
-	return 0;
-}
-
-/* The functions by which the runner calls those of the source: one a step, with their arguments in an array. */
-static int write_calls(const struct cpu_folder *own, const struct plan *plan, struct ft_error *error)
-{
-	char text[TEXT_MAX] = "";
-	FILE *to = fmemopen(text, sizeof(text), "w");
-	if (!to)
-		return ft_fail(error, FT_E_MEMORY, "no memory for a source");
-	fprintf(to, "#include <stdint.h>\n#include \"%s\"\n", ft_folder_source(own->folder, "cpu")->file);
-	for (uint32_t i = 0; i < plan->launch.count; i++) {
-		const struct ft_folder_step *step = &plan->launch.step[i];
-		fprintf(to,
-		        "void flytune_step_%" PRIu32
-		        "(void *const *argument, const int64_t *block)\n{\n\t%s(block",
-		        i, step->symbol);
-		write_arguments(to, &step->arguments);
-	}
-	if (fclose(to) != 0 || strlen(text) >= sizeof(text) - 1)
-		return ft_fail(error, FT_E_BAD_VALUE, "the launch is too long");
-	return write_file(own->where, "flytune_steps.c", text, strlen(text), error);
-}
-
-static int write_reference(
-        const struct cpu_folder *own, const struct ft_folder_reference *reference, struct ft_error *error)
-{
-	char text[TEXT_MAX] = "";
-	FILE *to = fmemopen(text, sizeof(text), "w");
-	if (!to)
-		return ft_fail(error, FT_E_MEMORY, "no memory for a source");
-	fprintf(to,
-	        "#include <stdint.h>\n#include \"%s\"\n"
-	        "void flytune_reference(int64_t first, int64_t last, void *const *argument)\n{\n\t%s(first, "
-	        "last",
-	        reference->file, reference->symbol);
-	write_arguments(to, &reference->arguments);
-	if (fclose(to) != 0 || strlen(text) >= sizeof(text) - 1)
-		return ft_fail(error, FT_E_BAD_VALUE, "the reference's arguments are too long");
-	return write_file(own->where, "flytune_reference.c", text, strlen(text), error);
-}
-
-static int compile(struct cpu_folder *own, size_t tag, const char *source, const char *library,
-        const struct ft_defines *defines, struct ft_error *error)
-{
-	/* Stripped: the file's name would make two libraries differ that are alike. */
-	const char *argument[CC_ARGUMENTS_MAX] = {"-shared", "-fPIC", "-O3", "-march=native", "-std=gnu11",
-	        "-w", "-s", "-Wl,--build-id=none", "-o", library, source};
-	const struct ft_folder_source *kernel = ft_folder_source(own->folder, "cpu");
-	size_t count = 11;
-	for (uint32_t i = 0; i < kernel->option_count; i++)
-		argument[count++] = kernel->option[i];
-	for (uint32_t i = 0; defines && i < defines->count; i++)
-		argument[count++] = defines->text[i];
-	argument[count++] = "-lm";
-	return cc_submit(own->cc, tag, own->where, argument, count, error);
-}
+/* ---- a sweep ---- */
 
 static void *load(const char *path, struct ft_error *error)
 {
@@ -282,48 +187,23 @@ static void *load(const char *path, struct ft_error *error)
 	return library;
 }
 
-/* ---- a sweep ---- */
-
 int cpu_folder_open(struct cpu *cpu, struct ft_error *error)
 {
-	const struct ft_folder *folder = cpu->code->own;
-	const char *temporary = secure_getenv("TMPDIR");
 	struct cpu_folder *own = calloc(1, sizeof(*own));
-	uint32_t files;
 	if (!own)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep");
 	cpu->folder = own;
-	own->folder = folder;
-	own->cc = cc_new((unsigned)cpu->device.traits.units);
-	if (!own->cc)
-		return ft_fail(error, FT_E_MEMORY, "no memory for compilers");
-	snprintf(own->where, sizeof(own->where), "%s/flytune-XXXXXX", temporary ? temporary : "/tmp");
-	if (!mkdtemp(own->where)) {
-		own->where[0] = '\0';
-		return ft_fail_errno(error, errno, "cannot make a folder to compile in");
-	}
-	const struct ft_folder_file *file = ft_folder_files(folder, &files);
-	for (uint32_t i = 0; i < files; i++) {
-		if (write_file(own->where, file[i].name, file[i].text, file[i].length, error) < 0)
-			return -1;
-	}
+	if (cpu_build_open(&own->build, cpu->code->own, (unsigned)cpu->device.traits.units, error) < 0)
+		return -1;
 	/* Steps and their arguments are the same for all configs; only numbers differ. */
 	for (size_t i = 0; i < cpu->count; i++) {
 		const struct plan *plan =
 		        (const struct plan *)(const void *)(cpu->plan + i * cpu->code->plan_size);
 		if (!plan->failed)
-			return write_calls(own, plan, error);
+			return cpu_build_write_steps(&own->build, &plan->launch, error);
 	}
 	*error = ((const struct plan *)(const void *)cpu->plan)->error;
 	return -1;
-}
-
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
-{
-	(void)about;
-	(void)kind;
-	(void)at;
-	return remove(path);
 }
 
 void cpu_folder_close(struct cpu *cpu)
@@ -331,7 +211,6 @@ void cpu_folder_close(struct cpu *cpu)
 	struct cpu_folder *own = cpu->folder;
 	if (!own)
 		return;
-	cc_free(own->cc);
 	for (size_t i = 0; i < cpu->count; i++) {
 		struct plan *plan = (struct plan *)(void *)(cpu->plan + i * cpu->code->plan_size);
 		if (plan->library)
@@ -339,8 +218,7 @@ void cpu_folder_close(struct cpu *cpu)
 	}
 	if (own->reference)
 		dlclose(own->reference);
-	if (own->where[0] != '\0')
-		(void)nftw(own->where, remove_one, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
+	cpu_build_close(&own->build);
 	free(own);
 	cpu->folder = NULL;
 }
@@ -355,7 +233,7 @@ int cpu_folder_build_start(struct cpu *cpu, size_t index, struct ft_error *error
 		return 0;
 	}
 	snprintf(library, sizeof(library), "%zu.so", index);
-	return compile(cpu->folder, index, "flytune_steps.c", library, &plan->defines, error);
+	return cpu_build_steps(&cpu->folder->build, index, &plan->defines, library, error);
 }
 
 /* Two that are alike to the byte, and are launched alike, are the same. */
@@ -389,7 +267,7 @@ static int take_library(struct cpu *cpu, size_t index, struct ft_built *built)
 {
 	struct plan *plan = (struct plan *)(void *)(cpu->plan + index * cpu->code->plan_size);
 	char path[320];
-	snprintf(path, sizeof(path), "%s/%zu.so", cpu->folder->where, index);
+	snprintf(path, sizeof(path), "%s/%zu.so", cpu->folder->build.where, index);
 	if (hash_library(path, plan, built->code, &built->error) < 0)
 		return -1;
 	plan->library = load(path, &built->error);
@@ -418,7 +296,7 @@ int cpu_folder_build_wait(struct cpu *cpu, struct ft_built *built, struct ft_err
 		        ((const struct plan *)(const void *)(cpu->plan + i * cpu->code->plan_size))->error;
 		return 1;
 	}
-	int got = cc_wait(cpu->folder->cc, cpu->backend.deadline_ns, &done, error);
+	int got = cc_wait(cpu->folder->build.cc, cpu->backend.deadline_ns, &done, error);
 	if (got != 1)
 		return got;
 	*built = (struct ft_built){
@@ -470,15 +348,14 @@ static int compile_reference(
 	struct cpu_folder *own = cpu->folder;
 	struct cc_done done;
 	char path[320];
-	if (write_reference(own, reference, error) < 0 ||
-	        compile(own, 0, "flytune_reference.c", "reference.so", NULL, error) < 0)
+	if (cpu_build_reference(&own->build, 0, reference, "reference.so", error) < 0)
 		return -1;
-	int got = cc_wait(own->cc, cpu->backend.deadline_ns, &done, error);
+	int got = cc_wait(own->build.cc, cpu->backend.deadline_ns, &done, error);
 	if (got != 1)
 		return got == 0 ? ft_fail(error, FT_E_SYSTEM, "the reference was not compiled") : got;
 	if (done.failed)
 		return ft_fail(error, FT_E_UNAVAILABLE, "the reference: %s", done.error.message);
-	snprintf(path, sizeof(path), "%s/reference.so", own->where);
+	snprintf(path, sizeof(path), "%s/reference.so", own->build.where);
 	own->reference = load(path, error);
 	return own->reference ? 0 : -1;
 }
@@ -516,7 +393,7 @@ int cpu_folder_expect(struct cpu *cpu, const struct ft_problem *problem, struct 
 {
 	struct ft_folder_reference reference;
 	union cell *cells[FT_TENSORS_MAX] = {0};
-	if (ft_folder_reference(cpu->folder->folder, problem, &reference, error) < 0)
+	if (ft_folder_reference(cpu->folder->build.folder, problem, &reference, error) < 0)
 		return -1;
 	if (!reference.file)
 		return ft_fail(error, FT_E_UNAVAILABLE, "the CPU runner needs a reference in C");
