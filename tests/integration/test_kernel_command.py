@@ -112,6 +112,25 @@ def test_the_kernels_of_the_tests_check_without_errors(kernel):
             assert kernel("check", path).json["errors"] == 0, path
 
 
+def test_a_new_kernel_is_tuned_as_it_stands(kernel, folder, daemons, tmp_path):
+    (tmp_path / "kernels.d").mkdir()
+    shutil.copytree(folder, tmp_path / "kernels.d" / "mine")
+    daemon = daemons(arguments=("--kernels", tmp_path / "kernels.d", "--budget", harness.BUDGET)).start().await_device()
+    for dtype in ("f32", "f64"):
+        words = ("mine", "--m", "48", "--n", "33", "--dtype", dtype)
+        job, = daemon.ctl("tune", *words).json
+        assert job["state"] == "done" and job["source"] == "tuned", job
+        trials = daemon.ctl("trials", *words).json["trials"]
+        assert {trial["status"] for trial in trials} <= {"ok", "same_code_as", "pruned"}, trials
+
+
+def test_a_folder_of_another_name_is_noted(kernel, folder):
+    folder.rename(folder.parent / "other")
+    done = kernel("check", "other/")
+    assert findings(done, "note") == ["kernel.json: name: the folder has to be called mine, too, where it is installed"]
+    assert findings(kernel("check", "other/../other/."), "note") == findings(done, "note")
+
+
 # ---- check: bad ones
 
 def knob(document, name):
@@ -195,6 +214,47 @@ def test_a_default_outside_of_the_space_comes_with_the_problem(kernel, folder):
     assert "ROWS=64" in found[0]["message"] and "half as many rows are all rows already" in found[0]["message"], found
 
 
+# What is written in which file; what is said.
+SPOILT = {
+    "a source that does not compile": ("mine.c", "int64_t i = 0;", "int64_t i = 0", "it does not compile: mine.c:19:"),
+    "a reference that does not compile": ("reference.c", "int64_t i = 0", "i = 0", "it does not compile: reference.c:14:"),
+    "a function that nobody has": ("mine.c", "= from[i] * scale[i]", "= twice(from[i])", "error: implicit declaration of function"),
+    "a function of another name": ("mine.c", "mine_run(", "run_mine_run(", "error: implicit declaration of function 'mine_run'"),
+    "arguments that do not fit": ("mine.c", ", int64_t n)", ", int64_t n, int64_t o)", "kernel.json: launch.cpu: it does not compile: "),
+    "arguments in another order": ("kernel.json", '["x", "scale", "y", {"i64": "m"}', '["x", "scale", {"i64": "m"}, "y"',
+                                   "kernel.json: launch.cpu: it does not compile: "),
+    "arguments that the reference has not": ("kernel.json", '"y", {"i64": "n"}]},\n\t"tol', '"y"]},\n\t"tol',
+                                             "kernel.json: reference: it does not compile: "),
+}
+
+
+@pytest.mark.parametrize("name, old, new, said", SPOILT.values(), ids=SPOILT.keys())
+def test_the_compilers_first_error_is_said_once(kernel, folder, name, old, new, said):
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new))
+    done = kernel("check", folder, status=1)
+    errors = findings(done, "error")
+    assert len(errors) == 1 and said in errors[0] and done.json["compiled"], done
+
+
+def test_without_a_compiler_the_rest_is_checked(kernel, folder, monkeypatch):
+    assert kernel("check", folder).json["compiled"]
+    monkeypatch.setenv("PATH", str(folder))
+    done = kernel("check", folder)
+    assert not done.json["compiled"] and done.json["problems"] == 200
+    assert findings(done, "note") == ["the sources were not compiled: there is no C compiler: no cc in PATH"]
+
+
+def test_nothing_is_left_of_compiling(kernel, folder, tmp_path, monkeypatch):
+    (tmp_path / "room").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "room"))
+    assert kernel("check", folder).json["compiled"]
+    assert list((tmp_path / "room").iterdir()) == []
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    assert "the sources were not compiled: cannot make a folder to compile in" in findings(kernel("check", folder), "note")[0]
+
+
 # ---- check: hostile ones
 
 def link(folder, name, target):
@@ -231,3 +291,4 @@ def test_a_folder_of_somebody_else_is_refused(kernel, folder):
     done = kernel("check", folder, status=1)
     assert findings(done, "error") == ["mine.c belongs to user 12345; it must belong to root or user 0"]
     assert done.json["problems"] == 200, "the rest is looked at all the same"
+    assert not done.json["compiled"]

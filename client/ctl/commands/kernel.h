@@ -1,5 +1,6 @@
 /* `flytunectl kernel` works on a kernel folder where it lies, without a daemon or a device: kernel_new.c writes one, kernel_check.c
- * looks for what is wrong with one, with problems of kernel_spread.c, and kernel_report.c prints what was found. */
+ * looks for what is wrong with one, with problems of kernel_spread.c and by the compiler of kernel_compile.c, and kernel_report.c
+ * prints what was found. */
 #ifndef FLYTUNE_CTL_COMMANDS_KERNEL_H
 #define FLYTUNE_CTL_COMMANDS_KERNEL_H
 
@@ -21,6 +22,14 @@ struct spread {
 int spread_make(struct spread *spread, const struct ft_folder *folder, struct ft_problem *culprit,
         struct ft_error *error);
 void spread_free(struct spread *spread);
+
+/* ---- what the compiler says ---- */
+
+/* Compiles the source for a CPU, with the default of the problem, and the reference. `say` gets the first error of each that does not
+ * compile. -1 and an error if nothing can be compiled. */
+int kernel_compile(const struct ft_folder *folder, const struct ft_problem *problem,
+        void (*say)(void *data, const char *before, const struct ft_error *error), void *data,
+        struct ft_error *error);
 
 /* ---- what is found ---- */
 
@@ -49,6 +58,8 @@ struct checked_device {
 struct report {
 	const char *path;
 	struct ft_folder *folder; /* NULL: it cannot be read */
+	bool is_trusted;          /* nobody else may write to it */
+	bool is_compiled;         /* its source for a CPU and the reference were */
 	struct spread spread;
 	uint32_t findings, left; /* that there was no room for */
 	struct finding finding[FINDINGS_MAX];

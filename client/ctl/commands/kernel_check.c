@@ -1,4 +1,4 @@
-/* flytunectl kernel check: everything wrong with a folder that shows without a device. */
+/* flytunectl kernel check: everything wrong with a folder that shows before it is run. */
 #include "client/ctl/commands/kernel.h"
 
 #include <ctype.h>
@@ -395,6 +395,35 @@ static void check_device(struct report *report, const char *kind, const bool *fi
 	}
 }
 
+static void say_compiler(void *data, const char *before, const struct ft_error *error)
+{
+	find_failure(data, FINDING_ERROR, "cpu", NULL, before, error);
+}
+
+/* Of the smallest problem that fits. What somebody else may have written is not given to a compiler. */
+static void check_sources(struct report *report, const bool *fits)
+{
+	const struct spread *spread = &report->spread;
+	const struct ft_problem *least = NULL;
+	struct ft_folder_buffers buffers;
+	uint64_t span = UINT64_MAX;
+	struct ft_error error;
+
+	for (uint32_t i = 0; i < spread->count; i++) {
+		if (!fits[i] || ft_folder_buffers(report->folder, &spread->problem[i], &buffers, NULL) < 0 ||
+		        buffers.span >= span)
+			continue;
+		least = &spread->problem[i];
+		span = buffers.span;
+	}
+	if (least == NULL || !report->is_trusted || ft_folder_source(report->folder, "cpu") == NULL)
+		return;
+	report->is_compiled = kernel_compile(report->folder, least, say_compiler, report, &error) == 0;
+	if (!report->is_compiled)
+		find(report, FINDING_NOTE, "cpu", NULL, "cc", "the sources were not compiled: %s",
+		        error.message);
+}
+
 static int check_folder(struct report *report, struct ft_problem *culprit)
 {
 	static const char *const kinds[] = {"cpu", "cuda", "hip"};
@@ -423,8 +452,20 @@ static int check_folder(struct report *report, struct ft_problem *culprit)
 	}
 	check_fields(report, fields);
 	check_rules(report);
+	check_sources(report, fits);
 	free(space);
 	return 0;
+}
+
+/* A daemon knows a kernel by its folder's name. */
+static void check_name(struct report *report, const char *path)
+{
+	const char *name = ft_folder_kernel(report->folder)->name;
+
+	if (strcmp(strrchr(path, '/') + 1, name) != 0)
+		find(report, FINDING_NOTE, NULL, NULL, "name",
+		        "kernel.json: name: the folder has to be called %s, too, where it is installed",
+		        name);
 }
 
 /* Reads it as the daemon would that runs as this user; what only whoever else may write to it bars is said, and the rest looked
@@ -436,12 +477,15 @@ static void open_folder(struct report *report)
 	struct ft_error error;
 
 	report->folder = ft_folder_open(path != NULL ? path : report->path, &trust, &error);
-	if (report->folder == NULL) {
+	report->is_trusted = report->folder != NULL;
+	if (!report->is_trusted) {
 		find_failure(report, FINDING_ERROR, NULL, NULL, "", &error);
 		report->folder = ft_folder_open(path != NULL ? path : report->path, NULL, &error);
 		if (report->folder == NULL)
 			find_failure(report, FINDING_ERROR, NULL, NULL, "", &error);
 	}
+	if (report->folder != NULL && path != NULL)
+		check_name(report, path);
 	free(path);
 }
 

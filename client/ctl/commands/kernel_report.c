@@ -153,6 +153,7 @@ void report_print_json(const struct report *report)
 	document_count(&json, "warnings", report->level[FINDING_WARNING]);
 	document_count(&json, "problems", report->spread.count);
 	document_count(&json, "refused", report->spread.refused);
+	document_bool(&json, "compiled", report->is_compiled);
 	document_array(&json, "devices");
 	for (uint32_t i = 0; i < report->devices; i++)
 		write_device(&json, &report->device[i]);
