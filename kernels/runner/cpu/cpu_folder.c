@@ -147,7 +147,7 @@ static void run(struct ft_pool *pool, const void *of, void *const *data, uint64_
 			blocks.argument[j] = argument->is_buffer ? data[argument->buffer]
 			                                         : (void *)(uintptr_t)&plan->cell[i][j];
 		}
-		blocks.at_once = blocks.count / (PARTS * threads) + 1;
+		blocks.at_once = blocks.count / ((uint64_t)PARTS * threads) + 1;
 		threads = blocks.count < threads ? (uint32_t)blocks.count : threads;
 		ft_pool_run(pool, threads, run_blocks, &blocks);
 	}
@@ -384,7 +384,7 @@ static int expect(struct cpu *cpu, const struct ft_folder_reference *reference, 
 		set_cell(&number[i], argument);
 		all.argument[i] = argument->is_buffer ? (void *)cells[argument->buffer] : (void *)&number[i];
 	}
-	all.at_once = whole ? all.rows : all.rows / (PARTS * ft_pool_threads(cpu->pool)) + 1;
+	all.at_once = whole ? all.rows : all.rows / ((uint64_t)PARTS * ft_pool_threads(cpu->pool)) + 1;
 	cpu_in_parallel(cpu, (all.rows + all.at_once - 1) / all.at_once, expect_piece, &all);
 	return cpu->ended ? FT_BACKEND_ENDED : 0;
 }
@@ -400,9 +400,9 @@ int cpu_folder_expect(struct cpu *cpu, const struct ft_problem *problem, struct 
 	int code = compile_reference(cpu, &reference, error);
 	if (code == 0)
 		code = expect(cpu, &reference, cells, error);
-	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
+	for (uint32_t i = 0; i < FT_TENSORS_MAX; i++) {
 		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
-		if (code != 0 || !cpu_is_output(tensor->role)) {
+		if (code != 0 || !cells[i] || !cpu_is_output(tensor->role)) {
 			free(cells[i]);
 			continue;
 		}
