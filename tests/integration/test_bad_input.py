@@ -45,6 +45,7 @@ def test_a_bad_problem_is_refused_by_field_and_bound(daemon, runner, command, fi
 
 @pytest.mark.parametrize("command", ["lookup", "tune", "trials"])
 def test_unknown_names_are_refused_by_name(daemon, command):
+    daemon.await_device()
     with daemon.peer() as peer:
         for params, code, name in (
                 (dict(kernel="rmsnrom", problem=problem()), "unknown_kernel", "rmsnrom"),

@@ -292,7 +292,7 @@ static void a_sample_is_the_time_of_one_launch(void **state)
 }
 
 /* A clock that a busy machine changes nothing of: it goes on where somebody looks at it or works. 0: the real one. */
-static uint64_t pretended_ns;
+static _Atomic uint64_t pretended_ns;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
@@ -300,9 +300,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
 	if (pretended_ns == 0)
 		return __real_clock_gettime(clock, now);
-	pretended_ns += 100;
-	*now = (struct timespec){.tv_sec = (time_t)(pretended_ns / 1000000000U),
-	        .tv_nsec = (long)(pretended_ns % 1000000000U)};
+	const uint64_t at = pretended_ns += 100;
+	*now = (struct timespec){.tv_sec = (time_t)(at / 1000000000U), .tv_nsec = (long)(at % 1000000000U)};
 	return 0;
 }
 

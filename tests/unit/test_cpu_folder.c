@@ -2,6 +2,7 @@
 #include "tests/unit/check.h"
 
 #include <dirent.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static int begin(struct sweep *sweep, const char *path, const char *problem)
 		char *value = strchr(word, '=');
 		*value++ = '\0';
 		if (value[0] >= '0' && value[0] <= '9')
-			ft_problem_set_number(&given, word, atoll(value), NULL);
+			ft_problem_set_number(&given, word, strtoll(value, NULL, 10), NULL);
 		else
 			ft_problem_set_text(&given, word, value, NULL);
 	}
@@ -334,12 +335,18 @@ static int make_place(void **state)
 	return mkdtemp(place) && setenv("TMPDIR", place, 1) == 0 ? 0 : -1;
 }
 
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
+{
+	(void)about;
+	(void)kind;
+	(void)at;
+	return remove(path);
+}
+
 static int remove_place(void **state)
 {
-	char command[128];
 	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", place);
-	return system(command);
+	return nftw(place, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 int main(void)

@@ -95,7 +95,7 @@ const struct ft_kernel_cpu *cpu_find_code(const struct cpu *cpu, const char *ker
 static int cpu_adopt(struct ft_backend *backend, const struct ft_folder *folder, struct ft_error *error)
 {
 	struct cpu *cpu = cpu_of(backend);
-	struct ft_kernel_cpu **more = realloc(cpu->adopted, (cpu->adopted_count + 1) * sizeof(*more));
+	struct ft_kernel_cpu **more = realloc(cpu->adopted, (cpu->adopted_count + 1) * sizeof(void *));
 	struct ft_kernel_cpu *code = more ? cpu_folder_code(folder, error) : NULL;
 	if (!more)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a kernel");

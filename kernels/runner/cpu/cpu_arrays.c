@@ -81,7 +81,7 @@ uint64_t cpu_touched(const struct cpu *cpu)
 		if (cpu->array[i].cold)
 			bytes += cpu->tensors.tensor[i].rows * (uint64_t)cpu->array[i].row;
 	}
-	return bytes;
+	return bytes > 0 ? bytes : 1;
 }
 
 /* Of all arrays that are verified with. */
