@@ -127,7 +127,7 @@ def test_a_new_kernel_is_tuned_as_it_stands(kernel, folder, daemons, tmp_path):
 def test_a_folder_of_another_name_is_noted(kernel, folder):
     folder.rename(folder.parent / "other")
     done = kernel("check", "other/")
-    assert findings(done, "note") == ["kernel.json: name: the folder has to be called mine, too, where it is installed"]
+    assert "kernel.json: name: the folder has to be called mine, too, where it is installed" in findings(done, "note")
     assert findings(kernel("check", "other/../other/."), "note") == findings(done, "note")
 
 
@@ -243,7 +243,7 @@ def test_without_a_compiler_the_rest_is_checked(kernel, folder, monkeypatch):
     monkeypatch.setenv("PATH", str(folder))
     done = kernel("check", folder)
     assert not done.json["compiled"] and done.json["problems"] == 200
-    assert findings(done, "note") == ["the sources were not compiled: there is no C compiler: no cc in PATH"]
+    assert "the sources were not compiled: there is no C compiler: no cc in PATH" in findings(done, "note")
 
 
 def test_nothing_is_left_of_compiling(kernel, folder, tmp_path, monkeypatch):
@@ -252,7 +252,8 @@ def test_nothing_is_left_of_compiling(kernel, folder, tmp_path, monkeypatch):
     assert kernel("check", folder).json["compiled"]
     assert list((tmp_path / "room").iterdir()) == []
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
-    assert "the sources were not compiled: cannot make a folder to compile in" in findings(kernel("check", folder), "note")[0]
+    assert any("the sources were not compiled: cannot make a folder to compile in" in note
+               for note in findings(kernel("check", folder), "note"))
 
 
 # ---- check: hostile ones
