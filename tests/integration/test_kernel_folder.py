@@ -1,5 +1,6 @@
 """Kernels that an operator installed: folders with kernel.json, tuned on the real CPU runner, compiled for real."""
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -191,3 +192,30 @@ def test_a_bad_reference_fails_the_job_and_the_others_serve(daemons, folder, ref
     assert job["state"] == "failed", job
     assert says in job["reason"] or says == "nothing was right", job
     assert source(daemon, "rmsnorm", "--m", "4", "--n", "64", "--dtype", "f32") == "default"
+
+
+def test_another_compiler_makes_results_of_folders_stale(daemons, folder, tmp_path):
+    """One that says otherwise of itself, and is put where the first one was."""
+    compiler = tmp_path / "bin" / "cc"
+    compiler.parent.mkdir()
+
+    def put(version):
+        fresh = compiler.with_name("fresh")
+        fresh.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "cc {version}" && exit\nexec {shutil.which("gcc")} "$@"\n')
+        fresh.chmod(0o755)
+        fresh.rename(compiler)
+
+    put(1)
+    install_add(folder)
+    daemon = daemons(arguments=("--kernels", folder, "--runner-idle", "0.1"),
+                     env={"PATH": f"{compiler.parent}:{os.environ['PATH']}"}).start().await_device()
+    rmsnorm = ("rmsnorm", "--m", "4", "--n", "64", "--dtype", "f32")
+    daemon.ctl("tune", *SHAPE)
+    daemon.ctl("tune", *rmsnorm)
+    assert source(daemon, *SHAPE) == "tuned"
+    harness.until(lambda: not daemon.runner_pids(), "the runner is let go")
+    put(2)
+    harness.until(lambda: source(daemon, *SHAPE) == "default", "the change is seen")
+    daemon.await_device()
+    assert source(daemon, *SHAPE) == "default"
+    assert source(daemon, *rmsnorm) == "tuned"  # which no compiler made anew

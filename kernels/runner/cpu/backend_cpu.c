@@ -7,6 +7,7 @@
 
 #include "kernels/code_file.h"
 #include "kernels/isa.h"
+#include "kernels/runner/cpu/cc.h"
 #include "kernels/runner/cpu/cpu_folder.h"
 #include "kernels/runner/cpu/internal.h"
 
@@ -92,11 +93,27 @@ const struct ft_kernel_cpu *cpu_find_code(const struct cpu *cpu, const char *ker
 	return NULL;
 }
 
+/* What compiles kernels of folders, and decides with them how fast they are. Asked for once. */
+static const char *compiler_of(struct cpu *cpu)
+{
+	size_t files = 0;
+	if (cpu->adopted_count > 0)
+		return cpu->compiler;
+	cc_find(cpu->compiler_path, sizeof(cpu->compiler_path));
+	if (cpu->compiler_path[0] == '\0' || cc_version(cpu->compiler, sizeof(cpu->compiler), NULL) < 0)
+		return "";
+	while (cpu->files[files] && cpu->files[files] != cpu->compiler_path)
+		files++;
+	cpu->files[files] = cpu->compiler_path;
+	cpu->files[files + 1] = NULL;
+	return cpu->compiler;
+}
+
 static int cpu_adopt(struct ft_backend *backend, const struct ft_folder *folder, struct ft_error *error)
 {
 	struct cpu *cpu = cpu_of(backend);
 	struct ft_kernel_cpu **more = realloc(cpu->adopted, (cpu->adopted_count + 1) * sizeof(void *));
-	struct ft_kernel_cpu *code = more ? cpu_folder_code(folder, error) : NULL;
+	struct ft_kernel_cpu *code = more ? cpu_folder_code(folder, compiler_of(cpu), error) : NULL;
 	if (!more)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a kernel");
 	cpu->adopted = more;

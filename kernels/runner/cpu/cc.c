@@ -77,13 +77,19 @@ static void become_compiler(const struct work *work, int words, pid_t parent, ch
 	_exit(errno == ENOENT ? 126 : 127);
 }
 
+static const char *search_path(void)
+{
+	const char *known = secure_getenv("PATH");
+	return known ? known : "/usr/local/bin:/usr/bin:/bin";
+}
+
 static int start(struct process *process, struct work *work, struct ft_error *error)
 {
 	char path[4096], folder[4096], locale[] = "LC_ALL=C";
 	char *environment[] = {path, locale, NULL, NULL};
-	const char *known = secure_getenv("PATH"), *temporary = secure_getenv("TMPDIR");
+	const char *temporary = secure_getenv("TMPDIR");
 	const pid_t parent = getpid();
-	snprintf(path, sizeof(path), "PATH=%s", known ? known : "/usr/local/bin:/usr/bin:/bin");
+	snprintf(path, sizeof(path), "PATH=%s", search_path());
 	if (temporary) {
 		snprintf(folder, sizeof(folder), "TMPDIR=%s", temporary);
 		environment[2] = folder;
@@ -268,6 +274,20 @@ int cc_wait(struct cc *cc, uint64_t until_ns, struct cc_done *done, struct ft_er
 		return 1;
 	}
 	return ft_fail(error, FT_E_SYSTEM, "poll reported nothing");
+}
+
+void cc_find(char *path, size_t size)
+{
+	char folders[4096], one[4096 + sizeof("/cc")], *rest = folders;
+	path[0] = '\0';
+	snprintf(folders, sizeof(folders), "%s", search_path());
+	for (const char *folder; (folder = strsep(&rest, ":")) != NULL && path[0] == '\0';) {
+		snprintf(one, sizeof(one), "%s/cc", folder);
+		char *real = access(one, X_OK) == 0 ? realpath(one, NULL) : NULL;
+		if (real)
+			snprintf(path, size, "%s", real);
+		free(real);
+	}
 }
 
 int cc_version(char *text, size_t size, struct ft_error *error)

@@ -26,6 +26,8 @@ struct cc_done {
 struct cc *cc_new(unsigned processes); /* NULL: no memory */
 /* Ends what is being compiled, too. */
 void cc_free(struct cc *cc);
+/* Where the program is, links followed; "": there is none. */
+void cc_find(char *path, size_t size);
 /* The first line of `cc --version`. -1 and an error if there is none. */
 int cc_version(char *text, size_t size, struct ft_error *error);
 

@@ -153,28 +153,35 @@ static void run(struct ft_pool *pool, const void *of, void *const *data, uint64_
 	}
 }
 
-struct ft_kernel_cpu *cpu_folder_code(const struct ft_folder *folder, struct ft_error *error)
+struct ft_kernel_cpu *cpu_folder_code(
+        const struct ft_folder *folder, const char *compiler, struct ft_error *error)
 {
+	struct {
+		struct ft_kernel_cpu code; /* first: who has it frees all */
+		char source[FT_HASH_SIZE];
+	} *made = NULL;
 	const struct ft_folder_source *source = ft_folder_source(folder, "cpu");
-	struct ft_kernel_cpu *code;
+	char words[FT_HASH_SIZE + 300];
 	if (!source) {
 		ft_fail(error, FT_E_UNAVAILABLE, "%s has no source for a CPU",
 		        ft_folder_kernel(folder)->name);
 		return NULL;
 	}
-	code = calloc(1, sizeof(*code));
-	if (!code) {
+	made = calloc(1, sizeof(*made));
+	if (!made) {
 		ft_fail(error, FT_E_MEMORY, "no memory for a kernel");
 		return NULL;
 	}
-	*code = (struct ft_kernel_cpu){.name = ft_folder_kernel(folder)->name,
-	        .source = source->hash,
+	made->code = (struct ft_kernel_cpu){.name = ft_folder_kernel(folder)->name,
+	        .source = made->source,
 	        .own = folder,
 	        .plan_size = sizeof(struct plan),
 	        .resolve = resolve,
 	        .describe = describe,
 	        .run = run};
-	return code;
+	snprintf(words, sizeof(words), "%s %s", source->hash, compiler);
+	ft_hash_text(words, strlen(words), made->source);
+	return &made->code;
 }
 
 /* ---- a sweep ---- */

@@ -11,9 +11,10 @@ struct cpu;
 /* A sweep's compilers and what they make. */
 struct cpu_folder;
 
-/* The code of a kernel that is a folder's; NULL and an error if it has no source for a CPU. Lives as long as the folder, and is
- * the caller's to free. */
-struct ft_kernel_cpu *cpu_folder_code(const struct ft_folder *folder, struct ft_error *error);
+/* The code of a kernel that is a folder's, as that compiler makes it, which is named in words; NULL and an error if it has no
+ * source for a CPU. Lives as long as the folder, and is the caller's to free. */
+struct ft_kernel_cpu *cpu_folder_code(
+        const struct ft_folder *folder, const char *compiler, struct ft_error *error);
 
 /* Makes a place for the compilers to work in, with the folder's files. */
 int cpu_folder_open(struct cpu *cpu, struct ft_error *error);

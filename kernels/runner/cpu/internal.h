@@ -67,7 +67,9 @@ struct cpu {
 	struct ft_backend backend;
 	struct ft_backend_device device;
 	char self[512];
-	const char *files[2];
+	char compiler_path[512];
+	char compiler[256]; /* in its own words; "": none, or nobody asked yet */
+	const char *files[3];
 	int *cpu;                       /* usable cores, device.traits.units of them */
 	struct ft_kernel_cpu **adopted; /* kernels of folders */
 	size_t adopted_count;
