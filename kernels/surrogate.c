@@ -59,7 +59,7 @@ struct ft_surrogate {
 static bool columns_new(struct columns *columns, size_t knobs, size_t stride)
 {
 	columns->stride = stride;
-	columns->value = calloc(knobs * stride, sizeof(*columns->value));
+	columns->value = calloc(knobs * stride + 1, sizeof(*columns->value));
 	return columns->value != NULL;
 }
 

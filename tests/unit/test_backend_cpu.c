@@ -1,6 +1,7 @@
 /* The CPU backend from inside: kernels that are wrong in one way each must not pass, and sweeps end well. */
 #include "tests/unit/check.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,7 +301,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
 	if (pretended_ns == 0)
 		return __real_clock_gettime(clock, now);
-	const uint64_t at = pretended_ns += 100;
+	const uint64_t at = atomic_fetch_add(&pretended_ns, 100) + 100;
 	*now = (struct timespec){.tv_sec = (time_t)(at / 1000000000U), .tv_nsec = (long)(at % 1000000000U)};
 	return 0;
 }
