@@ -431,7 +431,6 @@ void devices_read_kernels(struct devices *devices)
 
 	kernels_read(&devices->kernels, devices->log, devices->settings);
 	devices->fixed += kernels_hash(&devices->kernels) - before;
-	devices_look_now(devices);
 }
 
 void devices_ask_again(struct devices *devices)

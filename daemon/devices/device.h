@@ -137,7 +137,7 @@ static inline void devices_look(struct devices *devices)
 }
 /* Whether to look without being asked: some client keeps answers. */
 void devices_watch(struct devices *devices, bool watch);
-/* Reads the installed kernels anew, and asks the runners where they changed. */
+/* Reads the installed kernels anew; the next look asks the runners where they changed. */
 void devices_read_kernels(struct devices *devices);
 /* Asks at once for all kinds that have no device. */
 void devices_ask_again(struct devices *devices);

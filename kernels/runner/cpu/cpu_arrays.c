@@ -36,6 +36,12 @@ static size_t choose_step(size_t sets)
 
 /* ---- how large ---- */
 
+/* It is filled before each launch, from a copy of what it is filled with. */
+static bool is_kept(const struct ft_tensor *tensor)
+{
+	return tensor->role == FT_INOUT || tensor->is_filled;
+}
+
 static int measure(const struct ft_tensor *tensor, struct array *array, struct ft_error *error)
 {
 	const size_t page = PAGE;
@@ -60,7 +66,7 @@ int cpu_lay_out(struct cpu *cpu, struct ft_error *error)
 		struct array *array = &cpu->array[i];
 		if (measure(tensor, array, error) < 0)
 			return -1;
-		cpu->is_restored = cpu->is_restored || tensor->role == FT_INOUT || tensor->is_filled;
+		cpu->is_restored = cpu->is_restored || is_kept(tensor);
 		if (!array->cold)
 			continue;
 		array->slot = cpu->slot;
@@ -90,8 +96,7 @@ static uint64_t verified_size(const struct cpu *cpu)
 	uint64_t size = 0;
 	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
 		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
-		const bool kept = tensor->role == FT_INOUT || tensor->is_filled;
-		size += cpu->array[i].size * (kept ? 2 : 1);
+		size += cpu->array[i].size * (is_kept(tensor) ? 2 : 1);
 		/* What the outputs have to be, and what is read to tell, in float64. */
 		if (!cpu->over_rows)
 			size += tensor->rows * tensor->length * sizeof(double);
@@ -194,8 +199,7 @@ int cpu_allocate(struct cpu *cpu, struct ft_error *error)
 	size_t size = 0;
 	bool missing = false;
 	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
-		const bool kept = cpu->tensors.tensor[i].role == FT_INOUT || cpu->tensors.tensor[i].is_filled;
-		size += cpu->array[i].size * (kept ? 2 : 1);
+		size += cpu->array[i].size * (is_kept(&cpu->tensors.tensor[i]) ? 2 : 1);
 	}
 	cpu->memory = map_memory(size, error);
 	if (!cpu->memory)
@@ -207,7 +211,7 @@ int cpu_allocate(struct cpu *cpu, struct ft_error *error)
 		struct array *array = &cpu->array[i];
 		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
 		array->verified = take(&memory, array->size);
-		if (tensor->role == FT_INOUT || tensor->is_filled)
+		if (is_kept(tensor))
 			array->kept = take(&memory, array->size);
 		array->hash = calloc(AUDIT_INPUTS * cpu_pieces_of(array->size), sizeof(*array->hash));
 		missing = missing || !array->hash;
