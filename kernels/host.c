@@ -337,6 +337,27 @@ static uint64_t memory_of(const char *root, const char *key)
 	return strtoull(value, NULL, 10) * 1024;
 }
 
+/* Of the machine, or of the control group that this is in. */
+static uint64_t usable_memory(const char *root, const struct ft_allowance *allowance)
+{
+	const uint64_t memory = memory_of(root, "MemTotal");
+
+	return allowance->memory < memory ? allowance->memory : memory;
+}
+
+void ft_traits_of(const struct ft_runner_device *shown, struct ft_traits *traits)
+{
+	*traits = (struct ft_traits){.units = shown->units,
+	        .wave = shown->wave,
+	        .cache = shown->cache,
+	        .shared_block = shown->shared_block,
+	        .threads_block = shown->threads_block,
+	        .registers = shown->registers,
+	        .memory = shown->memory};
+	snprintf(traits->kind, sizeof traits->kind, "%s", shown->kind);
+	snprintf(traits->arch, sizeof traits->arch, "%s", shown->arch);
+}
+
 void ft_traits_guess(const char *kind, struct ft_traits *traits)
 {
 	struct ft_allowance allowance;
@@ -347,18 +368,26 @@ void ft_traits_guess(const char *kind, struct ft_traits *traits)
 	if (strcmp(kind, "cpu") == 0) {
 		ft_allowance_read("", &allowance);
 		ft_host_traits(&allowance, traits);
+		traits->memory = usable_memory("", &allowance);
 		return;
 	}
+	traits->threads_block = 1024;
 	if (strcmp(kind, "cuda") == 0) {
 		arch = "sm_90"; /* as an H100 or H200 */
 		traits->units = 132;
 		traits->wave = 32;
 		traits->cache = 50 << 20;
+		traits->shared_block = 227 << 10;
+		traits->registers = 65536;
+		traits->memory = UINT64_C(80) << 30;
 	} else {
 		arch = "gfx942"; /* as an MI300X */
 		traits->units = 304;
 		traits->wave = 64;
 		traits->cache = 256 << 20;
+		traits->shared_block = 64 << 10;
+		traits->registers = 131072;
+		traits->memory = UINT64_C(192) << 30;
 	}
 	snprintf(traits->arch, sizeof traits->arch, "%s", arch);
 }
@@ -395,9 +424,7 @@ void ft_host_describe(const char *root, const struct ft_allowance *allowance, co
 	snprintf(shown->name, sizeof shown->name, "%s", value[0] ? value : "CPU");
 	snprintf(shown->arch, sizeof shown->arch, "%s", traits->arch);
 	shown->units = traits->units;
-	shown->memory = memory_of(root, "MemTotal");
-	if (allowance->memory < shown->memory)
-		shown->memory = allowance->memory;
+	shown->memory = usable_memory(root, allowance);
 	shown->cache = traits->cache;
 	snprintf(identity, size, "arch=%s", traits->arch);
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

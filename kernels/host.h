@@ -40,6 +40,8 @@ void ft_host_traits(const struct ft_allowance *allowance, struct ft_traits *trai
 /* Traits to compute defaults with while no runner was heard: of the CPU this runs on, or a typical GPU of a
  * kind. A CPU's are read from some small files, in tens of microseconds: ask once and keep them. */
 void ft_traits_guess(const char *kind, struct ft_traits *traits);
+/* Of a device as its hello tells it: alike for whoever heard it. */
+void ft_traits_of(const struct ft_runner_device *shown, struct ft_traits *traits);
 /* The CPU as a hello tells it. `identity` holds all that decides its speed. */
 void ft_host_describe(const char *root, const struct ft_allowance *allowance, const struct ft_traits *traits,
         struct ft_runner_device *shown);

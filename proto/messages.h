@@ -455,7 +455,11 @@ FT_DECLARE_MESSAGE(runner_hello_reply, FT_RUNNER_HELLO_REPLY)
 	F(UINT, units, 0, FT_REQUIRED)  /* compute units, multiprocessors, or usable cores */            \
 	F(UINT, wave, 0, FT_OPTIONAL)   /* lanes of a wave; 0 on a CPU */                                \
 	F(UINT, memory, 0, FT_REQUIRED) /* bytes */                                                      \
-	F(UINT, cache, 0, FT_REQUIRED)  /* bytes of the last-level cache */
+	F(UINT, cache, 0, FT_REQUIRED)  /* bytes of the last-level cache */                              \
+	/* What bounds a launch on a GPU; 0: not known, and on a CPU. */                                 \
+	F(UINT, shared_block, 0, FT_OPTIONAL)  /* bytes of shared memory that a block may have */        \
+	F(UINT, threads_block, 0, FT_OPTIONAL) /* threads of a block */                                  \
+	F(UINT, registers, 0, FT_OPTIONAL)     /* of a block, 32 bits wide */
 FT_DECLARE_MESSAGE(runner_device, FT_RUNNER_DEVICE)
 
 #define FT_RUNNER_KERNEL(F)                                                                    \

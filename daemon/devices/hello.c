@@ -145,11 +145,7 @@ static int adopt_device(struct runner_slot *slot, const struct ft_runner_hello_r
 	device->worker = worker_of(slot, said->id, error);
 	if (device->worker == NULL)
 		goto fail;
-	device->traits.units = said->units;
-	device->traits.wave = said->wave;
-	device->traits.cache = said->cache;
-	(void)snprintf(device->traits.kind, sizeof(device->traits.kind), "%s", said->kind);
-	(void)snprintf(device->traits.arch, sizeof(device->traits.arch), "%s", said->arch);
+	ft_traits_of(said, &device->traits);
 	if (store_intern(devices->store, STORE_DEVICE, said->identity, &device->key, error) != 0 ||
 	        store_intern(devices->store, STORE_DEVICE, said->id, &device->place, error) != 0 ||
 	        store_intern(devices->store, STORE_IDENTITY, said->identity, &device->occupant, error) != 0)

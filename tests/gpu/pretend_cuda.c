@@ -448,6 +448,9 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
 	        : attribute == 10 ? 32
 	        : attribute == 38 ? 1 << 20
 	        : attribute == 75 ? 9
+	        : attribute == 1  ? 1024
+	        : attribute == 12 ? 65536
+	        : attribute == 97 ? 232448
 	                          : 0;
 	return OK;
 }

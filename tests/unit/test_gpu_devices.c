@@ -49,7 +49,7 @@ static void show(const struct made_up *device)
 	        "cpu_cores_count 0\nsimd_count %u\nmem_banks_count 1\nsimd_per_cu %u\nwave_front_size %u\n"
 	        "gfx_target_version %u\nvendor_id 4098\nlocation_id %u\ndomain 0\nmax_engine_clk_fcompute "
 	        "%u\n"
-	        "num_xcc %u\ncapability 746073728\n",
+	        "num_xcc %u\ncapability 746073728\nlds_size_in_kb 64\n",
 	        device->simds, device->each, device->wave, device->target,
 	        device->bus << 8 | device->function, device->clock, device->dies);
 	put(text, "sys/class/kfd/kfd/topology/nodes/%u/properties", device->node);
@@ -120,6 +120,10 @@ static void what_the_kernel_shows_is_read(void **state)
 	assert_int_equal(device->cache, 262144 * 1024);
 	assert_true(device->memory == mi300x.bytes);
 	assert_string_equal(found->device[0].traits.arch, "gfx942");
+	assert_int_equal(found->device[0].traits.shared_block, 65536);
+	assert_int_equal(found->device[0].traits.threads_block, 1024);
+	assert_int_equal(found->device[0].traits.registers, 131072);
+	assert_true(found->device[0].traits.memory == mi300x.bytes);
 }
 
 static void architectures_are_named_as_compilers_name_them(void **state)

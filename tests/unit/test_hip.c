@@ -131,7 +131,10 @@ static void what_is_asked_of_a_device_has_the_headers_numbers(void **state)
 	        [HIP_ATTRIBUTE_MINOR] = hipDeviceAttributeComputeCapabilityMinor,
 	        [HIP_ATTRIBUTE_MEMORY_CLOCK] = hipDeviceAttributeMemoryClockRate,
 	        [HIP_ATTRIBUTE_MEMORY_BITS] = hipDeviceAttributeMemoryBusWidth,
-	        [HIP_ATTRIBUTE_ECC] = hipDeviceAttributeEccEnabled};
+	        [HIP_ATTRIBUTE_ECC] = hipDeviceAttributeEccEnabled,
+	        [HIP_ATTRIBUTE_THREADS_BLOCK] = hipDeviceAttributeMaxThreadsPerBlock,
+	        [HIP_ATTRIBUTE_REGISTERS_BLOCK] = hipDeviceAttributeMaxRegistersPerBlock,
+	        [HIP_ATTRIBUTE_SHARED_BLOCK] = hipDeviceAttributeMaxSharedMemoryPerBlock};
 	static const int of_functions[] = {
 	        [HIP_FUNCTION_MAX_THREADS] = HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
 	        [HIP_FUNCTION_SHARED] = HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,

@@ -39,12 +39,12 @@ static int cpu_open(struct ft_backend *backend, struct ft_error *error)
 	enum ft_isa isa[FT_ISAS];
 	struct ft_allowance allowance;
 	ft_isa_usable(isa);
-	snprintf(cpu->device.traits.kind, sizeof(cpu->device.traits.kind), "%s", backend->kind);
 	ft_allowance_read("", &allowance);
 	ft_host_traits(&allowance, &cpu->device.traits);
 	if (find_cores(cpu, &allowance, error) < 0)
 		return -1;
 	ft_host_describe("", &allowance, &cpu->device.traits, &cpu->device.shown);
+	ft_traits_of(&cpu->device.shown, &cpu->device.traits);
 	backend->device = &cpu->device;
 	backend->device_count = 1;
 	snprintf(backend->identity, sizeof(backend->identity), "compiler=%s flags=%s isa=%s timing=%d",

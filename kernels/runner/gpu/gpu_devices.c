@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/host.h"
+
 /* A file's first `size` bytes at most, without trailing white space; "" if it cannot be read. */
 static void read_text(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -172,6 +174,18 @@ static uint64_t memory_bytes(const char *root, const char *node)
 	return sum;
 }
 
+/* What a launch may have: the kernel shows the memory that a group shares; the rest is the architecture's, and the same on
+ * every one for threads. */
+static void bound_amd(const char *properties, struct ft_runner_device *shown)
+{
+	const bool large = strncmp(shown->arch, "gfx90a", 6) == 0 || strncmp(shown->arch, "gfx94", 5) == 0 ||
+	        strncmp(shown->arch, "gfx95", 5) == 0;
+
+	shown->shared_block = property(properties, "lds_size_in_kb") * 1024;
+	shown->threads_block = 1024;
+	shown->registers = large ? 131072 : 65536;
+}
+
 static bool amd_node(const char *root, const char *node, size_t index, struct ft_backend_device *device)
 {
 	char text[8192], pci[16], ids[64], compute[32], memory[32], name[128];
@@ -212,11 +226,8 @@ static bool amd_node(const char *root, const char *node, size_t index, struct ft
 	        compute[0] ? compute : "whole", memory[0] ? memory : "whole", property(text, "capability"),
 	        (shown->memory + (1u << 29)) >> 30, shown->cache >> 10,
 	        property(text, "max_engine_clk_fcompute"));
-	snprintf(device->traits.kind, sizeof device->traits.kind, "hip");
-	snprintf(device->traits.arch, sizeof device->traits.arch, "%s", shown->arch);
-	device->traits.units = shown->units;
-	device->traits.wave = shown->wave;
-	device->traits.cache = shown->cache;
+	bound_amd(text, shown);
+	ft_traits_of(shown, &device->traits);
 	return true;
 }
 
@@ -299,11 +310,10 @@ size_t gpu_devices_nvidia(const struct hip *hip, const char *root, struct ft_bac
 		        shown->cache >> 10, attribute(hip, HIP_ATTRIBUTE_MEMORY_BITS, i),
 		        attribute(hip, HIP_ATTRIBUTE_MEMORY_CLOCK, i), attribute(hip, HIP_ATTRIBUTE_ECC, i),
 		        strstr(shown->name, " MIG ") ? "mig" : "whole");
-		snprintf(one->traits.kind, sizeof one->traits.kind, "cuda");
-		snprintf(one->traits.arch, sizeof one->traits.arch, "%s", shown->arch);
-		one->traits.units = shown->units;
-		one->traits.wave = shown->wave;
-		one->traits.cache = shown->cache;
+		shown->shared_block = (uint64_t)attribute(hip, HIP_ATTRIBUTE_SHARED_BLOCK, i);
+		shown->threads_block = (uint64_t)attribute(hip, HIP_ATTRIBUTE_THREADS_BLOCK, i);
+		shown->registers = (uint64_t)attribute(hip, HIP_ATTRIBUTE_REGISTERS_BLOCK, i);
+		ft_traits_of(shown, &one->traits);
 		found++;
 	}
 	return found;
