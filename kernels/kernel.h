@@ -160,7 +160,8 @@ struct ft_reference {
 
 struct ft_kernel {
 	const char *name;
-	const void *own; /* what its functions know of it */
+	const char *help; /* a line for people; "": none */
+	const void *own;  /* what its functions know of it */
 	/* Knobs differ by kind of device; fields never do. */
 	const struct ft_schema *(*schema)(const struct ft_kernel *kernel, const char *device_kind);
 	/* Relations between fields that a schema cannot say. The problem is whole and each field within its
@@ -281,8 +282,9 @@ int ft_schema_check_config(const struct ft_schema *schema, const struct ft_confi
 /* The schema as a runner's hello carries it, and back. */
 void ft_schema_write(struct ft_writer *writer, const struct ft_schema *schema, const char *source_hash,
         const struct ft_config *fallback);
-void ft_schema_write_knobs(
-        struct ft_writer *writer, const struct ft_schema *schema); /* that part of it alone */
+/* These parts of it alone. */
+void ft_schema_write_fields(struct ft_writer *writer, const struct ft_schema *schema);
+void ft_schema_write_knobs(struct ft_writer *writer, const struct ft_schema *schema);
 int ft_schema_read(const struct ft_runner_kernel *message, struct ft_schema *schema, struct ft_error *error);
 
 /* The whole road from what a caller gave: completes, checks relations and limits. `schema` is the device

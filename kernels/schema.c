@@ -499,6 +499,13 @@ static void write_knob(struct ft_writer *writer, const struct ft_knob_def *def)
 	ft_encode(writer, &ft_schema_knob_message, &message);
 }
 
+void ft_schema_write_fields(struct ft_writer *writer, const struct ft_schema *schema)
+{
+	ft_write_array(writer, schema->field_count);
+	for (uint32_t i = 0; i < schema->field_count; i++)
+		write_field(writer, &schema->field[i]);
+}
+
 void ft_schema_write_knobs(struct ft_writer *writer, const struct ft_schema *schema)
 {
 	ft_write_array(writer, schema->knob_count);
@@ -514,9 +521,7 @@ void ft_schema_write(struct ft_writer *writer, const struct ft_schema *schema, c
 
 	ft_writer_init_growing(&fields, PART_LIMIT);
 	ft_writer_init_growing(&knobs, PART_LIMIT);
-	ft_write_array(&fields, schema->field_count);
-	for (uint32_t i = 0; i < schema->field_count; i++)
-		write_field(&fields, &schema->field[i]);
+	ft_schema_write_fields(&fields, schema);
 	ft_schema_write_knobs(&knobs, schema);
 
 	snprintf(message.name, sizeof message.name, "%s", schema->kernel);

@@ -360,6 +360,32 @@ FT_DECLARE_MESSAGE(miss, FT_MISS)
 	F(UINT, forgotten, 0, FT_OPTIONAL) /* problems that the table had no place for */
 FT_DECLARE_MESSAGE(misses_reply, FT_MISSES_REPLY)
 
+#define FT_KERNELS_REQUEST(F) F(TEXT, kernel, FT_KERNEL_SIZE, FT_OPTIONAL) /* absent: all */
+FT_DECLARE_MESSAGE(kernels_request, FT_KERNELS_REQUEST)
+
+#define FT_KERNELS_REPLY(F) F(RAW, kernels, 0, FT_REQUIRED) /* kernel_state */
+FT_DECLARE_MESSAGE(kernels_reply, FT_KERNELS_REPLY)
+
+/* A kernel that is served, or a folder that makes none. */
+#define FT_KERNEL_STATE(F)                                                                                   \
+	F(TEXT, name, FT_KERNEL_SIZE, FT_REQUIRED)                                                           \
+	F(TEXT, state, 16, FT_REQUIRED)  /* serving; kept, the last good copy of a broken folder; refused */ \
+	F(TEXT, origin, 16, FT_REQUIRED) /* built-in, folder, runner */                                      \
+	F(TEXT, path, 512, FT_OPTIONAL)  /* of the folder, or of the runner's program */                     \
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL) /* what is wrong with the folder */                     \
+	F(TEXT, help, 128, FT_OPTIONAL)                                                                      \
+	F(TEXT, devices, FT_REASON_SIZE, FT_OPTIONAL) /* ids of those that run it, parted by blanks */       \
+	F(TEXT, scale, FT_NAME_SIZE, FT_OPTIONAL)     /* as in runner_kernel */                              \
+	F(RAW, fields, 0, FT_REQUIRED)                /* schema_field */                                     \
+	F(RAW, kinds, 0, FT_REQUIRED)                 /* kernel_kind */
+FT_DECLARE_MESSAGE(kernel_state, FT_KERNEL_STATE)
+
+/* A kind of device that a kernel is for. */
+#define FT_KERNEL_KIND(F)              \
+	F(TEXT, kind, 16, FT_REQUIRED) \
+	F(RAW, knobs, 0, FT_REQUIRED) /* schema_knob */
+FT_DECLARE_MESSAGE(kernel_kind, FT_KERNEL_KIND)
+
 #define FT_PAUSE_REPLY(F) F(BOOL, paused, 0, FT_OPTIONAL) /* of pause and resume */
 FT_DECLARE_MESSAGE(pause_reply, FT_PAUSE_REPLY)
 

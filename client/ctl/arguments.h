@@ -55,7 +55,4 @@ bool job_number_read(const char *word, uint64_t *number);
 /* That a word is none. */
 enum ctl_exit refuse_number(const struct command *command, const char *what, const char *word);
 
-/* The fields of a kernel, for --help; of every kernel with NULL. */
-void arguments_explain_kernel(const char *kernel);
-
 #endif

@@ -64,7 +64,12 @@ extern const struct command command_code;
 extern const struct command command_export;
 extern const struct command command_import;
 extern const struct command command_kernel;
+extern const struct command command_kernels;
 extern const struct command command_metrics;
+
+/* For --help: prints the fields of a kernel, of all with NULL, as the daemon knows them; while it is away, those of built-in
+ * kernels. */
+void kernels_explain(const struct ctl *ctl, const char *kernel);
 
 /* Each says what is wrong on standard error, under --json as an object on standard output as well, and gives the status
  * to end with. */

@@ -32,6 +32,7 @@ static const struct command *const commands[] = {
         &command_export,
         &command_import,
         &command_kernel,
+        &command_kernels,
         &command_metrics,
 };
 
@@ -73,7 +74,7 @@ static void print_command_help(const struct command *command, const char *kernel
 		puts("");
 	}
 	if (command->takes_kernel)
-		arguments_explain_kernel(kernel);
+		kernels_explain(&ctl, kernel);
 	print_general_options();
 }
 

@@ -168,31 +168,45 @@ static struct ft_folder *open_folder(
 	return NULL;
 }
 
-static void take_folder(struct kernels *kernels, const char *path, const char *name)
+static void refuse(struct kernels *kernels, struct installed_kernel *kernel)
+{
+	log_line(kernels->log, LOG_LEVEL_WARNING, "kernel broken path=%s: %s", kernel->path, kernel->reason);
+	if (kernels->refused_count < KERNELS_MAX)
+		kernels->refused[kernels->refused_count++] = *kernel;
+}
+
+static void take_folder(struct kernels *kernels, const char *place, const char *name)
 {
 	const struct ft_folder_trust trust = {.wanted = true, .owner = geteuid()};
 	struct installed_kernel kernel = {0};
 	struct ft_error error = {0};
 
-	if (strlen(name) >= sizeof(kernel.name) || kernels->count == KERNELS_MAX) {
-		log_line(kernels->log, LOG_LEVEL_WARNING, "kernel not read path=%s: %s", path,
-		        kernels->count == KERNELS_MAX ? "there are 64 already" : "its name is too long");
-		return;
-	}
 	(void)snprintf(kernel.name, sizeof(kernel.name), "%s", name);
-	kernel.folder = open_folder(path, name, &trust, &error);
+	(void)snprintf(kernel.path, sizeof(kernel.path), "%s/%s", place, name);
+	if (strlen(name) >= sizeof(kernel.name))
+		(void)ft_fail(&error, FT_E_BAD_VALUE, "its name is too long");
+	else if (kernels->count == KERNELS_MAX)
+		(void)ft_fail(&error, FT_E_BAD_VALUE, "there are %d already", KERNELS_MAX);
+	else
+		kernel.folder = open_folder(kernel.path, name, &trust, &error);
 	if (kernel.folder != NULL && keep_copy(kernels, &kernel, &error) != 0) {
 		ft_folder_free(kernel.folder);
 		kernel.folder = NULL;
 	}
 	if (kernel.folder == NULL) {
-		kernel.folder = open_last_copy(kernels, &kernel);
 		kernel.broken = true;
-		log_line(kernels->log, LOG_LEVEL_WARNING, "kernel broken path=%s: %s%s", path, error.message,
-		        kernel.folder != NULL ? "; its last good copy serves on" : "");
+		(void)snprintf(kernel.reason, sizeof(kernel.reason), "%s", error.message);
+		if (kernels->count < KERNELS_MAX)
+			kernel.folder = open_last_copy(kernels, &kernel);
+		if (kernel.folder == NULL) {
+			refuse(kernels, &kernel);
+			return;
+		}
+		log_line(kernels->log, LOG_LEVEL_WARNING,
+		        "kernel broken path=%s: %s; its last good copy serves on", kernel.path,
+		        kernel.reason);
 	}
-	if (kernel.folder != NULL)
-		kernels->installed[kernels->count++] = kernel;
+	kernels->installed[kernels->count++] = kernel;
 }
 
 static int by_name(const void *a, const void *b)
@@ -223,12 +237,9 @@ static void take_place(struct kernels *kernels, const char *place)
 		return;
 	}
 	for (struct dirent *one; (one = readdir(all)) != NULL;) {
-		char path[1024];
-
 		if (one->d_name[0] == '.' || find(kernels->installed, kernels->count, one->d_name) != NULL)
 			continue;
-		(void)snprintf(path, sizeof(path), "%s/%s", place, one->d_name);
-		take_folder(kernels, path, one->d_name);
+		take_folder(kernels, place, one->d_name);
 	}
 	(void)closedir(all);
 }
@@ -256,7 +267,7 @@ void kernels_read(struct kernels *kernels, const struct log *log, const struct s
 		return;
 	}
 	memcpy(before, kernels->installed, sizeof(kernels->installed));
-	kernels->count = 0;
+	kernels->count = kernels->refused_count = 0;
 	take_place(kernels, settings->kernels);
 	take_place(kernels, from_packages);
 	qsort(kernels->installed, kernels->count, sizeof(kernels->installed[0]), by_name);
@@ -296,6 +307,15 @@ const struct ft_kernel *kernels_find(const struct kernels *kernels, const char *
 			return ft_folder_kernel(kernels->installed[i].folder);
 	}
 	return ft_kernel_find(name);
+}
+
+bool kernels_is_for(const struct kernels *kernels, const struct ft_kernel *kernel, const char *device_kind)
+{
+	for (uint32_t i = 0; i < kernels->count; i++) {
+		if (ft_folder_kernel(kernels->installed[i].folder) == kernel)
+			return ft_folder_source(kernels->installed[i].folder, device_kind) != NULL;
+	}
+	return kernel->schema(kernel, device_kind) != NULL;
 }
 
 uint64_t kernels_hash(const struct kernels *kernels)

@@ -16,9 +16,11 @@ struct ft_folder;
 
 struct installed_kernel {
 	struct ft_folder *folder;
-	char name[FT_KERNEL_SIZE]; /* of the kernel, and of its folder */
-	char copy[512];            /* path of what runners build from */
-	bool broken;               /* the folder is; this is its last good copy */
+	char name[FT_KERNEL_SIZE];   /* of the kernel, and of its folder */
+	char path[512];              /* of the folder */
+	char copy[512];              /* path of what runners build from */
+	bool broken;                 /* the folder is; this is its last good copy */
+	char reason[FT_REASON_SIZE]; /* what is wrong with it then */
 };
 
 struct kernels {
@@ -26,6 +28,9 @@ struct kernels {
 	const struct settings *settings;
 	uint32_t count;
 	struct installed_kernel installed[KERNELS_MAX]; /* by name */
+	/* Folders that are broken and of which there is no copy. */
+	uint32_t refused_count;
+	struct installed_kernel refused[KERNELS_MAX];
 	/* Of earlier readings: devices may still mean them. */
 	uint32_t retired_count;
 	struct ft_folder **retired;
@@ -37,6 +42,8 @@ void kernels_read(struct kernels *kernels, const struct log *log, const struct s
 void kernels_free(struct kernels *kernels);
 /* NULL: nobody here knows it. Lives as long as `kernels`. */
 const struct ft_kernel *kernels_find(const struct kernels *kernels, const char *name);
+/* Whether one that is known here is for that kind of device. */
+bool kernels_is_for(const struct kernels *kernels, const struct ft_kernel *kernel, const char *device_kind);
 /* A hash of what is installed. */
 uint64_t kernels_hash(const struct kernels *kernels);
 

@@ -70,6 +70,7 @@ static const struct method {
         {"code", ACCESS_MEMBER, method_code, GROUP(context), true},
         {"status", ACCESS_ANYONE, method_status, GROUP(reports), true},
         {"devices", ACCESS_ANYONE, method_devices, GROUP(reports), true},
+        {"kernels", ACCESS_MEMBER, method_kernels, GROUP(reports), true},
         {"metrics", ACCESS_ANYONE, method_metrics, GROUP(reports), true},
         {"watch", ACCESS_MEMBER, method_watch, GROUP(jobs), false},
         {"subscribe", ACCESS_MEMBER, method_subscribe, GROUP(subscriptions), true},

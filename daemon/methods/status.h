@@ -1,4 +1,4 @@
-/* The methods that report what is known: trials, devices, the daemon's state and figures, and what was asked for in vain. */
+/* The methods that report what is known: trials, devices, kernels, the daemon's state and figures, and what was asked for in vain. */
 #ifndef FLYTUNE_DAEMON_STATUS_H
 #define FLYTUNE_DAEMON_STATUS_H
 
@@ -13,6 +13,6 @@ struct reports {
 	struct stale_count stale_count;
 };
 
-method_call method_trials, method_devices, method_status, method_misses, method_metrics;
+method_call method_trials, method_devices, method_status, method_misses, method_kernels, method_metrics;
 
 #endif

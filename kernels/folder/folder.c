@@ -74,11 +74,6 @@ const struct ft_kernel *ft_folder_kernel(const struct ft_folder *folder)
 	return &folder->kernel;
 }
 
-const char *ft_folder_help(const struct ft_folder *folder)
-{
-	return folder->help;
-}
-
 /* ---- reading ---- */
 
 static int read_name(struct ft_folder *folder, const json_t *document, struct ft_error *error)
@@ -132,6 +127,7 @@ static struct ft_folder *folder_new(struct ft_error *error)
 		return NULL;
 	}
 	folder->kernel = (struct ft_kernel){.name = folder->name,
+	        .help = folder->help,
 	        .own = folder,
 	        .schema = kernel_schema,
 	        .check = kernel_check,

@@ -82,7 +82,6 @@ void ft_folder_free(struct ft_folder *folder); /* NULL: nothing */
 
 /* The kernel: lives as long as the folder. `default_config` gives the first values of the knobs whose expressions fail. */
 const struct ft_kernel *ft_folder_kernel(const struct ft_folder *folder);
-const char *ft_folder_help(const struct ft_folder *folder); /* "": none */
 
 /* ---- files ---- */
 

@@ -18,4 +18,6 @@ const struct ft_rows_kernel layernorm_rows = {
         .gpu_check_config = layernorm_gpu_check_config,
 };
 
-const struct ft_kernel ft_kernel_layernorm = {.name = "layernorm", FT_ROWS_KERNEL(layernorm_rows)};
+const struct ft_kernel ft_kernel_layernorm = {.name = "layernorm",
+        .help = "each row less its mean, over its deviation, times a weight, plus a bias",
+        FT_ROWS_KERNEL(layernorm_rows)};

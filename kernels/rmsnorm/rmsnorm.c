@@ -17,4 +17,6 @@ const struct ft_rows_kernel rmsnorm_rows = {
         .gpu_check_config = rmsnorm_gpu_check_config,
 };
 
-const struct ft_kernel ft_kernel_rmsnorm = {.name = "rmsnorm", FT_ROWS_KERNEL(rmsnorm_rows)};
+const struct ft_kernel ft_kernel_rmsnorm = {.name = "rmsnorm",
+        .help = "each row over its root mean square, times a weight",
+        FT_ROWS_KERNEL(rmsnorm_rows)};

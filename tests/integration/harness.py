@@ -217,6 +217,28 @@ def ctl(path, *arguments, as_json=True, check=True, env=None, prefix=(), timeout
     return result
 
 
+def complete(script, line):
+    """What bash offers after a line, by a completion script."""
+    library = Path("/usr/share/bash-completion/bash_completion")
+    if not library.exists():
+        import pytest  # the benches do without
+        pytest.skip("needs bash-completion")
+    script = f"""
+        . {library}
+        . "{script}"
+        COMP_LINE={subprocess.list2cmdline([line])}
+        COMP_WORDS=($COMP_LINE)
+        [[ $COMP_LINE == *' ' ]] && COMP_WORDS+=('')
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        COMP_POINT=${{#COMP_LINE}}
+        _flytunectl {FLYTUNECTL} "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD - 1]}}"
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=True)
+    return set(done.stdout.split())
+
+
 def shape(m=64, n=4096, dtype="bf16", **more):
     """The command line's words for an rmsnorm problem."""
     words = ["rmsnorm", "--m", m, "--n", n, "--dtype", dtype]

@@ -7,8 +7,8 @@ import shapes
 from harness import shape
 
 # What only a GPU has (test_gpu.py asks for its code), what a device has while it is at work (test_devices.py), and what no winner
-# says of itself.
-ELSEWHERE = {("device", "pci"), ("device", "holder"), ("device", "job")} | {
+# says of itself; kernels of folders (test_kernel_folder.py).
+ELSEWHERE = {("device", "pci"), ("device", "holder"), ("device", "job"), ("kernel", "path"), ("kernel_field", "default")} | {
     (shape, member) for shape in ("code", "step") for member in shapes.SHAPES[shape]} | {
     (shape, "order_class") for shape in ("answer", "tuned", "checked")} | {
     (shape, member) for shape in ("tuned", "checked") for member in ("tuned_scale", "revision")}
@@ -81,7 +81,7 @@ def test_every_command_prints_what_the_page_says(daemons, runner, tmp_path, monk
     text = file.read_text().replace('"kernel": "rmsnorm", "problem": {"m": 512', '"kernel": "other", "problem": {"m": 512')
     file.write_text(text)
     assert ask("import", file)["notes"]
-    for command in ("status", "devices", "jobs", "metrics", "pause"):
+    for command in ("status", "devices", "jobs", "kernels", "metrics", "pause"):
         ask(command)
     queued = ask("tune", "--no-wait", *shape(m=9))[0]
     assert queued["config"] is None and queued["state"] == "queued"

@@ -78,6 +78,14 @@ def source(daemon, *words):
     return daemon.ctl("lookup", *words).json["source"]
 
 
+def complete(daemon, line):
+    return harness.complete(harness.TOP / "client" / "completion" / "flytunectl", f"flytunectl --socket {daemon.path} {line}")
+
+
+def listed(daemon, *name):
+    return daemon.ctl("kernels", *name).json["kernels"]
+
+
 def statuses(daemon, *words):
     return {trial["config"]["HOW"]: (trial["status"], trial.get("reason", ""))
             for trial in daemon.ctl("trials", *words).json["trials"]}
@@ -104,6 +112,34 @@ def test_a_folders_kernel_is_tuned_served_and_explained_as_any_other(daemons, fo
     daemon.restart().await_device()
     assert daemon.ctl("lookup", *words).json["config"] == answer["config"]
     assert source(daemon, *words) == "tuned"
+
+
+def test_what_is_served_is_listed_with_its_fields_and_knobs(daemons, folder):
+    shutil.copytree(SOFTMAX, folder / "softmax")
+    daemon = start(daemons, folder)
+    assert [one["name"] for one in listed(daemon)] == ["layernorm", "rmsnorm", "softmax"]
+    softmax, = listed(daemon, "softmax")
+    described = json.loads((SOFTMAX / "kernel.json").read_text())
+    assert softmax["help"] == described["help"] and softmax["scale"] == "m" and softmax["reason"] == ""
+    assert set(softmax["kinds"]) == set(described["sources"]) and softmax["devices"] == ["cpu:0"]
+    assert [(one["name"], one["help"]) for one in softmax["fields"]] == [(one["name"], one["help"]) for one in described["fields"]]
+    knobs = {one["name"]: one for one in softmax["knobs"]}
+    assert {name: one["values"] for name, one in knobs.items()} == {one["name"]: one["values"] for one in described["knobs"]}
+    text = daemon.ctl("kernels", "softmax", as_json=False).output
+    told = daemon.ctl("tune", "softmax", "--help", as_json=False).output
+    for field in described["fields"]:
+        assert f"--{field['name'].replace('_', '-')} " in text and f"--{field['name'].replace('_', '-')} " in told
+    assert "Fields of rmsnorm" in daemon.ctl("lookup", "--help", as_json=False).output
+    unknown = daemon.ctl("kernels", "softmin", check=False)
+    assert unknown.status == 2 and unknown.json["error"]["field"] == "kernel" and unknown.json["error"]["value"] == "softmin"
+    assert "There is no kernel softmin" in daemon.ctl("tune", "softmin", "--help", as_json=False).output
+    # What bash offers is what the daemon knows, and while it is away what is built in.
+    assert complete(daemon, "tune ") == {"layernorm", "rmsnorm", "softmax"}
+    choices = next(field["choices"] for field in described["fields"] if field["name"] == "dtype")
+    assert complete(daemon, "lookup softmax --dtype ") == set(choices)
+    daemon.stop()
+    assert complete(daemon, "tune ") == {"layernorm", "rmsnorm"}
+    assert "are not known here" in daemon.ctl("tune", "softmax", "--help", as_json=False).output
 
 
 def test_an_edited_folder_makes_its_results_stale(daemons, folder):
@@ -139,6 +175,10 @@ def test_a_broken_folder_is_named_and_its_last_good_copy_serves_on(daemons, fold
     line, = [line for line in daemon.log().splitlines() if "kernel broken" in line]
     assert str(where) in line and says in line and "last good copy serves on" in line, line
     assert source(daemon, *SHAPE) == "tuned"
+    kept = listed(daemon, "add")[0]
+    assert kept["state"] == "kept" and says in kept["reason"] and kept["path"] == str(where), kept
+    assert [field["name"] for field in kept["fields"]] == ["m", "n"] and kept["devices"] == ["cpu:0"]
+    assert listed(daemon, "softmax")[0]["state"] == "serving"
     daemon.restart().await_device()
     assert source(daemon, *SHAPE) == "tuned"
     assert source(daemon, "softmax", "--m", "4", "--n", "4", "--dtype", "f32") == "default"
@@ -149,6 +189,10 @@ def test_a_folder_that_never_was_whole_is_named_and_the_others_serve(daemons, fo
     install_add(folder)
     daemon = start(daemons, folder)
     assert "kernel broken" in daemon.log() and "rmsnorm" in daemon.log()
+    built_in, refused = listed(daemon, "rmsnorm")
+    assert built_in["origin"] == "built-in" and built_in["state"] == "serving" and built_in["path"] is None
+    assert refused["state"] == "refused" and refused["path"] == str(folder / "rmsnorm") and "built-in" in refused["reason"]
+    assert not refused["fields"] and not refused["knobs"] and not refused["devices"]
     assert source(daemon, *SHAPE) == "default"
     assert source(daemon, "rmsnorm", "--m", "4", "--n", "64", "--dtype", "f32") == "default"
 

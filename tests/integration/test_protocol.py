@@ -90,11 +90,13 @@ def test_replies_of_a_daemon_are_as_they_are_listed(daemon):
                 ("change_reply", "unpin", dict(kernel="rmsnorm", problem=problem())), ("pause_reply", "pause", {}),
                 ("pause_reply", "resume", {}), ("export_reply", "export", {}), ("empty", "import_begin", {}),
                 ("import_reply", "import_rows", dict(rows=[])), ("import_reply", "import_commit", {}),
-                ("status_reply", "status", {}), ("devices_reply", "devices", {}), ("metrics_reply", "metrics", {})):
+                ("status_reply", "status", {}), ("devices_reply", "devices", {}),
+                ("kernels_reply", "kernels", {}), ("metrics_reply", "metrics", {})):
             check(message, peer.call(method, **params))
         check("job", peer.call("jobs")["jobs"][0])
         check("trial", peer.call("trials", kernel="rmsnorm", problem=problem())["trials"][0])
         check("device_state", peer.call("devices")["devices"][0])
+        check("kernel_state", peer.call("kernels")["kernels"][0])
         check("row", peer.call("export")["rows"][0])
         assert peer.call("watch")["ok"] is True and peer.call("import_begin")["ok"] is True
         lookups = peer.call("status")["lookups"]

@@ -388,24 +388,7 @@ def test_a_page_renders_without_a_warning(name):
 
 
 def complete(stage, line):
-    """What bash offers after a line."""
-    library = Path("/usr/share/bash-completion/bash_completion")
-    if not library.exists():
-        pytest.skip("needs bash-completion")
-    script = f"""
-        . {library}
-        . "{next(path for path in stage.rglob('flytunectl') if 'completions' in path.parts)}"
-        COMP_LINE={subprocess.list2cmdline([line])}
-        COMP_WORDS=($COMP_LINE)
-        [[ $COMP_LINE == *' ' ]] && COMP_WORDS+=('')
-        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-        COMP_POINT=${{#COMP_LINE}}
-        _flytunectl {harness.FLYTUNECTL} "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD - 1]}}"
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, check=True)
-    return set(done.stdout.split())
+    return harness.complete(next(path for path in stage.rglob("flytunectl") if "completions" in path.parts), line)
 
 
 def test_completion_offers_every_command(stage):

@@ -117,6 +117,15 @@ static void ask_misses(flytune_client *client, const flytune_problem *problem)
 	flytune_miss_list_free(misses);
 }
 
+static void ask_kernels(flytune_client *client, const flytune_problem *problem)
+{
+	flytune_kernel_list *kernels = NULL;
+
+	(void)problem;
+	(void)flytune_kernels(client, NULL, &kernels, NULL);
+	flytune_kernel_list_free(kernels);
+}
+
 static void ask_metrics(flytune_client *client, const flytune_problem *problem)
 {
 	char *page = NULL;
@@ -228,6 +237,7 @@ static void every_call_that_is_cancelled_ends_first(void **state)
 	        {"trials", ask_trials},
 	        {"code", ask_code},
 	        {"misses", ask_misses},
+	        {"kernels", ask_kernels},
 	        {"metrics", ask_metrics},
 	        {"tune", ask_tune},
 	        {"wait", ask_wait},

@@ -251,6 +251,10 @@ static void the_daemons_state_wants_a_place(void **state)
 {
 	flytune_client *client = fresh_client();
 	flytune_device_list *devices = NULL;
+	flytune_kernel_list *kernels = NULL;
+	struct flytune_kernel kernel = {.size = sizeof kernel};
+	struct flytune_kernel_field field = {.size = sizeof field};
+	struct flytune_kernel_knob knob = {.size = sizeof knob};
 	flytune_miss_list *misses = NULL;
 	struct flytune_status_info status;
 	struct flytune_misses_info info;
@@ -270,6 +274,17 @@ static void the_daemons_state_wants_a_place(void **state)
 	REFUSED("page", flytune_metrics(client, NULL, NULL, &error));
 	REFUSED("client", flytune_devices(NULL, &devices, &error));
 	REFUSED("list", flytune_devices(client, NULL, &error));
+	assert_int_equal(flytune_kernels(client,
+	                         "a name of more than 63 bytes, which no kernel has, nor ever could have",
+	                         &kernels, NULL),
+	        FLYTUNE_E_BAD_VALUE);
+	assert_int_equal(flytune_kernel_list_get(NULL, 0, &kernel), 0);
+	assert_int_equal(flytune_kernel_list_get_field(NULL, 0, 0, &field), 0);
+	assert_int_equal(flytune_kernel_list_get_knob(NULL, 0, 0, &knob), 0);
+	assert_int_equal(flytune_kernel_list_count(NULL), 0);
+	flytune_kernel_list_free(NULL);
+	REFUSED("client", flytune_kernels(NULL, NULL, &kernels, &error));
+	REFUSED("list", flytune_kernels(client, NULL, NULL, &error));
 	REFUSED("client", flytune_misses(NULL, 0, &misses, &error));
 	REFUSED("list", flytune_misses(client, 0, NULL, &error));
 	assert_int_equal(fake.hellos, 0);

@@ -40,7 +40,7 @@ static void test_schema(void **state)
 
 	(void)state;
 	assert_string_equal(kernel->name, "scale");
-	assert_string_equal(ft_folder_help(folder), "y = a x");
+	assert_string_equal(ft_folder_kernel(folder)->help, "y = a x");
 	assert_string_equal(schema->kernel, "scale");
 	assert_string_equal(schema->scale, "m");
 	assert_int_equal(schema->field_count, 4);

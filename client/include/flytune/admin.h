@@ -306,6 +306,71 @@ FLYTUNE_API int flytune_import_get_note(
 /* Drops what was not committed. */
 FLYTUNE_API void flytune_import_free(flytune_import *import);
 
+/* ---------------------------------------------------------------- kernels */
+
+/* A kernel that the daemon serves, or a folder that makes none. */
+struct flytune_kernel {
+	size_t size;
+	char name[FLYTUNE_KERNEL_SIZE];
+	char state
+	        [16]; /* serving; kept: its folder is broken, and the last good copy serves; refused: it is not served */
+	char origin[16]; /* built-in, folder, runner: only a runner has it */
+	char path[512];  /* of the folder, or of the runner's program; "" if it is built in */
+	char reason[FLYTUNE_REASON_SIZE]; /* what is wrong with the folder */
+	char help[128];
+	char kinds[64];                    /* of device that it is for, parted by blanks: "cuda cpu" */
+	char devices[FLYTUNE_REASON_SIZE]; /* ids of those that run it here, parted by blanks */
+	char scale
+	        [FLYTUNE_NAME_SIZE]; /* the field along which what is tuned serves its neighbours; "": none */
+	uint32_t field_count, knob_count;
+};
+FLYTUNE_DEFINE_INIT(flytune_kernel);
+
+#define FLYTUNE_CHOICES_MAX 8
+
+/* A field of its problems. */
+struct flytune_kernel_field {
+	size_t size;
+	char name[FLYTUNE_NAME_SIZE];
+	char help[128];
+	int is_text;
+	int64_t min, max;      /* of a number */
+	uint32_t choice_count; /* of a text */
+	char choice[FLYTUNE_CHOICES_MAX][FLYTUNE_TEXT_SIZE];
+	char same_as[FLYTUNE_NAME_SIZE]; /* left out, it is as that field; "": as no other */
+	int has_default;                 /* left out, it is one of the next two */
+	int64_t default_number;
+	char default_text[FLYTUNE_TEXT_SIZE];
+};
+FLYTUNE_DEFINE_INIT(flytune_kernel_field);
+
+/* A knob of its configs. */
+struct flytune_kernel_knob {
+	size_t size;
+	char name[FLYTUNE_NAME_SIZE];
+	char help[128];
+	char kinds[64];   /* of device that have it with these values, as in flytune_kernel */
+	int changes_bits; /* it can change a result's bits */
+	uint32_t value_count;
+	struct flytune_knob value[FLYTUNE_KNOB_VALUES_MAX];
+};
+FLYTUNE_DEFINE_INIT(flytune_kernel_knob);
+
+typedef struct flytune_kernel_list flytune_kernel_list;
+
+/* All kernels, built-in ones first, or those of that name: none is no error. _get_field and _get_knob give number `index` of kernel
+ * number `kernel`, in the order of its schema, as _get does. */
+FLYTUNE_API enum flytune_result flytune_kernels(
+        flytune_client *client, const char *name, flytune_kernel_list **list, struct flytune_error *error);
+FLYTUNE_API size_t flytune_kernel_list_count(const flytune_kernel_list *list);
+FLYTUNE_API int flytune_kernel_list_get(
+        const flytune_kernel_list *list, size_t index, struct flytune_kernel *kernel);
+FLYTUNE_API int flytune_kernel_list_get_field(
+        const flytune_kernel_list *list, size_t kernel, size_t index, struct flytune_kernel_field *field);
+FLYTUNE_API int flytune_kernel_list_get_knob(
+        const flytune_kernel_list *list, size_t kernel, size_t index, struct flytune_kernel_knob *knob);
+FLYTUNE_API void flytune_kernel_list_free(flytune_kernel_list *list);
+
 /* ---------------------------------------------------------------- devices and status */
 
 /* A device that the daemon tunes for. */
