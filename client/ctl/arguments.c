@@ -202,6 +202,7 @@ struct axis {
 
 struct axes {
 	const char *kernel;
+	const struct ft_kernel *known;  /* NULL: only the daemon may know it */
 	const struct ft_schema *schema; /* NULL: only the daemon may know it */
 	struct axis *axis;
 	size_t count;
@@ -429,12 +430,11 @@ static flytune_problem *make_problem(const struct axes *axes, size_t number, str
 /* A list is refused before anything of it is queued. What only the daemon can refuse, it refuses. */
 static bool refused(const struct axes *axes, const flytune_problem *problem, struct flytune_error *out)
 {
-	const struct ft_kernel *kernel = ft_kernel_find(axes->kernel);
 	struct ft_problem given = {0}, whole;
 	struct flytune_field field;
 	struct ft_error error;
 
-	if (kernel == NULL)
+	if (axes->known == NULL)
 		return false;
 	for (size_t i = 0; flytune_problem_field(problem, i, &field); i++) {
 		if (field.text != NULL)
@@ -442,7 +442,7 @@ static bool refused(const struct axes *axes, const flytune_problem *problem, str
 		else
 			ft_problem_set_number(&given, field.name, field.number, NULL);
 	}
-	if (ft_problem_admit(kernel, axes->schema, &given, &whole, &error) == 0 ||
+	if (ft_problem_admit(axes->known, axes->schema, &given, &whole, &error) == 0 ||
 	        strcmp(error.code, FT_E_BAD_VALUE) != 0)
 		return false;
 	memset(out, 0, sizeof *out);
@@ -456,7 +456,7 @@ static bool refused(const struct axes *axes, const flytune_problem *problem, str
 }
 
 static enum ctl_exit make_problems(const struct ctl *ctl, const struct command *command,
-        const struct axes *axes, struct problems *problems)
+        const struct axes *axes, bool checks, struct problems *problems)
 {
 	struct flytune_error error;
 	size_t total = 1;
@@ -475,7 +475,7 @@ static enum ctl_exit make_problems(const struct ctl *ctl, const struct command *
 		if (problem == NULL)
 			return ctl_fail(ctl, &error);
 		problems->problem[problems->count] = problem;
-		if (total > 1 && refused(axes, problem, &error)) {
+		if ((checks || total > 1) && refused(axes, problem, &error)) {
 			problems->count++;
 			return ctl_fail(ctl, &error);
 		}
@@ -499,7 +499,6 @@ enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command
         const struct own_options *own, bool lists, struct problems *problems)
 {
 	struct axes axes = {0};
-	const struct ft_kernel *kernel;
 	enum ctl_exit status;
 	char names[KERNELS_SIZE];
 	int place;
@@ -508,19 +507,21 @@ enum ctl_exit problems_read(const struct ctl *ctl, const struct command *command
 	status = find_kernel(command, own, &count, words, &place);
 	if (status != CTL_DONE)
 		return status;
-	if (place == count || words[place][0] == '\0')
+	if (own->kernel != NULL)
+		place = count;
+	else if (place == count || words[place][0] == '\0')
 		return ctl_usage(
 		        command, "%s needs a kernel, such as %s", command->name, kernel_names(names));
-	axes.kernel = words[place];
-	kernel = ft_kernel_find(axes.kernel);
+	axes.kernel = own->kernel != NULL ? own->kernel->name : words[place];
+	axes.known = own->kernel != NULL ? own->kernel : ft_kernel_find(axes.kernel);
 	/* The fields are the same for every kind of device. */
-	axes.schema = kernel == NULL ? NULL : kernel->schema(kernel, "cpu");
+	axes.schema = axes.known == NULL ? NULL : axes.known->schema(axes.known, "cpu");
 	axes.axis = calloc(FT_FIELDS_MAX + 1, sizeof *axes.axis);
 	if (axes.axis == NULL)
 		return ctl_short();
 	status = read_words(command, &axes, count, words, place, own, lists);
 	if (status == CTL_DONE)
-		status = make_problems(ctl, command, &axes, problems);
+		status = make_problems(ctl, command, &axes, own->kernel != NULL, problems);
 	for (size_t i = 0; i < axes.count; i++)
 		free(axes.axis[i].text);
 	free(axes.axis);

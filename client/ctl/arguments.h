@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "client/ctl/ctl.h"
+#include "kernels/kernel.h"
 
 struct general {
 	const char *socket, *generation;
@@ -25,6 +26,8 @@ struct own_options {
 	bool *force, *no_wait;
 	int64_t *priority; /* -100 to 100 */
 	int64_t *budget_s; /* above 0 */
+	/* Of all problems, which no word names then, and are refused here if they are bad; NULL: a word does. */
+	const struct ft_kernel *kernel;
 };
 
 /* The problems that the words describe: the cross product of the fields' values where a command takes lists.

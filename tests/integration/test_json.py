@@ -7,8 +7,9 @@ import shapes
 from harness import shape
 
 # What only a GPU has (test_gpu.py asks for its code), what a device has while it is at work (test_devices.py), and what no winner
-# says of itself; kernels of folders (test_kernel_folder.py).
-ELSEWHERE = {("device", "pci"), ("device", "holder"), ("device", "job"), ("kernel", "path"), ("kernel_field", "default")} | {
+# says of itself; kernels of folders (test_kernel_folder.py) and attempts at one (test_kernel_command.py).
+ELSEWHERE = {("device", "pci"), ("device", "holder"), ("device", "job"), ("kernel", "path"), ("kernel_field", "default"),
+             ("tried", "tuned"), ("tried", "explained")} | {
     (shape, member) for shape in ("code", "step") for member in shapes.SHAPES[shape]} | {
     (shape, "order_class") for shape in ("answer", "tuned", "checked")} | {
     (shape, member) for shape in ("tuned", "checked") for member in ("tuned_scale", "revision")}
@@ -100,6 +101,7 @@ def test_every_command_prints_what_the_page_says(daemons, runner, tmp_path, monk
     (tmp_path / "mine" / "kernel.json").write_text(
         (tmp_path / "mine" / "kernel.json").read_text().replace('"m * n >= 256 ? 256 : 64"', "1024"))
     assert ask("kernel", "check", "mine", status=1)["findings"][0]["problem"]
+    assert ask("kernel", "try", "mine", status=1)["findings"]
     assert ask.commands == set(shapes.COMMANDS)
     daemon.stop()
     assert ask("lookup", *shape(), status=3)["daemon_away"]

@@ -2,11 +2,15 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 import harness
+from test_kernel_folder import add_json, install_add
 
 TEMPLATE = harness.TOP / "client" / "ctl" / "template"
 FILES = {"README.md", "kernel.json", "mine.c", "mine.cu", "reference.c"}
@@ -75,8 +79,9 @@ def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(kernel, folder,
     assert folder.is_dir()
 
 
-@pytest.mark.parametrize("words, said", [([], "kernel needs new or check"), (["chekc"], "did you mean check?"),
-                                         (["check"], "kernel check needs a folder")])
+@pytest.mark.parametrize("words, said", [([], "kernel needs new, check or try"), (["chekc"], "did you mean check?"),
+                                         (["check"], "kernel check needs a folder"), (["try"], "kernel try needs a folder"),
+                                         (["try", "--m"], "kernel has no option --m")])
 def test_a_verb_is_needed(kernel, words, said):
     assert said in kernel(*words, status=2).complaint
 
@@ -293,3 +298,115 @@ def test_a_folder_of_somebody_else_is_refused(kernel, folder):
     assert findings(done, "error") == ["mine.c belongs to user 12345; it must belong to root or user 0"]
     assert done.json["problems"] == 200, "the rest is looked at all the same"
     assert not done.json["compiled"]
+
+
+# ---- try
+
+SHAPE = ("--m", "16", "--n", "64", "--budget", str(harness.BUDGET))
+ENDLESS = "for (volatile int forever = 1; forever;) {}"
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """Where attempts have their files: short, as a socket's name has to be, and nobody else's."""
+    with tempfile.TemporaryDirectory(prefix="try-", dir="/tmp") as where:
+        monkeypatch.setenv("TMPDIR", where)
+        yield Path(where)
+
+
+def attempts(room):
+    """Processes of this room's attempts: those whose command line names it."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if any(str(room).encode() in word for word in words) and harness.alive(int(path.parent.name)):
+            found[int(path.parent.name)] = Path(words[0].decode()).name
+    return found
+
+
+def begin(room, *words):
+    """An attempt at the kernel in the room, which is at work once its runner is there."""
+    return subprocess.Popen(harness.ctl_command(room / "nobody", "kernel", "try", room / "add", *SHAPE, *words, as_json=False),
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def pids(room, name):
+    return [pid for pid, own in attempts(room).items() if own == name]
+
+
+def await_runner(room):
+    harness.until(lambda: pids(room, "flytune-runner-cpu"), "a runner is at work")
+
+
+def left(room):
+    return [path for path in room.iterdir() if path.name != "add"]
+
+
+def test_a_kernel_is_tried_where_it_lies_and_nothing_is_left(kernel, room):
+    install_add(room, extra="if (HOW && block[0] == 3) y[3 * n] += 1;")
+    one, = kernel("try", room / "add", *SHAPE).json
+    assert one["tuned"]["state"] == "done" and one["tuned"]["config"] == {"HOW": 0}, one
+    assert one["explained"]["winner"]["config"] == {"HOW": 0} and one["explained"]["configs"]["failed"] == 1, one
+    assert left(room) == [] and attempts(room) == {}
+    said = kernel("try", room / "add", *SHAPE, "--device", "cpu:0", as_json=False).output
+    assert "HOW=0 wins with" in said and "HOW=1: wrong: " in said and "row 3, column 0" in said, said
+    assert left(room) == [] and attempts(room) == {}
+
+
+def test_a_broken_folder_is_told_as_check_tells_it(kernel, room):
+    install_add(room, document=add_json(colour=1))
+    for as_json in (True, False):
+        checked = kernel("check", room / "add", status=1, as_json=as_json)
+        tried = kernel("try", room / "add", *SHAPE, status=1, as_json=as_json)
+        assert (tried.output, tried.complaint) == (checked.output, checked.complaint) and "colour" in tried.output
+    assert left(room) == []
+
+
+@pytest.mark.parametrize("words, field, value, bound", [
+    (["--m", "0"], "m", "0", "between 1 and 4096"), (["--m", "4097"], "m", "4097", "between 1 and 4096"), (["--m", "8", "--n", "x"], "", "", "integer"),
+    (["--m", "8"], "n", "", ""), (["--m", "8", "--n", "8", "--k", "1"], "k", "", "m, n"),
+    (["--m", "8", "--n", "8", "--device", "cuda:0"], "device", "cuda:0", "cpu"), (["--m", "8", "--n", "8", "--budget", "0"], "", "", "86400"),
+    (["--m", "8", "--n", "8", "--device"], "", "", "needs an id"), (["--m", "8", "--n", "8", "again"], "", "", "one word too many"),
+])
+def test_bad_words_are_refused_before_anything_is_started(kernel, room, words, field, value, bound):
+    install_add(room)
+    error = kernel("try", room / "add", *words, status=2).json["error"]
+    assert (error["field"] or "", error["value"] or "") == (field, value) and bound in error["message"], error
+    assert left(room) == []
+
+
+def test_a_kernel_of_which_nothing_is_right_fails_the_job(kernel, room):
+    install_add(room, extra="y[0] = 7;")
+    one, = kernel("try", room / "add", *SHAPE, status=4).json
+    assert one["tuned"]["state"] == "failed" and one["tuned"]["reason"] and one["explained"]["winner"] is None, one
+    assert left(room) == [] and attempts(room) == {}
+
+
+def test_whatever_ends_an_attempt_leaves_no_process_and_the_next_has_its_turn(room):
+    install_add(room, extra=ENDLESS)
+    killed = begin(room)
+    await_runner(room)
+    killed.kill()
+    killed.communicate()
+    harness.until(lambda: attempts(room) == {}, "all that it started is gone")
+    assert left(room)
+
+    first = begin(room)
+    await_runner(room)
+    base, = left(room)
+    assert len(list(base.iterdir())) == 1  # what the killed one left is gone
+    second = begin(room)
+    assert "waits for another `kernel try`" in second.stderr.readline()
+    first.terminate()
+    first.communicate()
+    assert first.returncode == -signal.SIGTERM
+
+    await_runner(room)
+    os.kill(pids(room, "flytuned")[0], signal.SIGKILL)
+    said = second.communicate()[1]
+    assert second.returncode == 3 and said, said
+    harness.until(lambda: attempts(room) == {}, "all that it started is gone")
+    assert left(room) == []

@@ -403,7 +403,7 @@ def test_completion_offers_each_commands_options(stage):
 
 
 def test_completion_offers_the_verbs_of_kernel(stage):
-    assert complete(stage, "flytunectl kernel ") == {"new", "check"}
+    assert complete(stage, "flytunectl kernel ") == {"new", "check", "try"}
     assert complete(stage, "flytunectl --json kernel ch") == {"check"}
 
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/ctl/arguments.h"
+#include "client/ctl/commands/explain.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/output/format.h"
 #include "client/ctl/output/json.h"
@@ -409,60 +410,69 @@ static void json_knobs(struct document *json, const struct story *story)
 	document_end(json);
 }
 
-static void print_json(const struct story *story)
+static void json_story(struct document *json, const char *name, const struct story *story)
 {
-	struct document json = {0};
 	double least, gain = gain_of(story, &least);
 
-	document_object(&json, NULL);
-	document_text(&json, "kernel", flytune_problem_kernel(story->problem));
-	json_problem(&json, "problem", story->problem);
-	json_text(&json, "device", story->info.device);
-	json_text(&json, "identity", story->info.identity);
+	document_object(json, name);
+	document_text(json, "kernel", flytune_problem_kernel(story->problem));
+	json_problem(json, "problem", story->problem);
+	json_text(json, "device", story->info.device);
+	json_text(json, "identity", story->info.identity);
 	if (story->pin.source == FLYTUNE_SOURCE_PINNED)
-		json_config(&json, "pin", story->pin.knob, story->pin.knob_count);
+		json_config(json, "pin", story->pin.knob, story->pin.knob_count);
 	else
-		document_null(&json, "pin");
-	json_known(&json, "winner", story->winner);
-	json_known(&json, "default", story->default_trial);
-	json_percent(&json, "gain_percent", gain != 0, gain);
-	json_percent(&json, "gain_least_percent", gain != 0, least);
-	document_text(&json, "reason", story->info.reason);
-	document_bool(&json, "conclusive", story->info.conclusive);
-	document_bool(&json, "unsettled", story->winner != NULL && !story->info.conclusive);
-	json_tied(&json, story);
-	json_knobs(&json, story);
-	json_configs(&json, story);
-	json_percent(&json, "band_percent", true, story->band);
-	document_count(&json, "rounds", story->info.rounds);
-	document_count(&json, "seed", story->info.seed);
-	document_real(&json, "sweep_s", (double)story->info.sweep_ns / 1e9);
-	json_text(&json, "method", story->info.method);
-	document_end(&json);
-	document_print(&json);
+		document_null(json, "pin");
+	json_known(json, "winner", story->winner);
+	json_known(json, "default", story->default_trial);
+	json_percent(json, "gain_percent", gain != 0, gain);
+	json_percent(json, "gain_least_percent", gain != 0, least);
+	document_text(json, "reason", story->info.reason);
+	document_bool(json, "conclusive", story->info.conclusive);
+	document_bool(json, "unsettled", story->winner != NULL && !story->info.conclusive);
+	json_tied(json, story);
+	json_knobs(json, story);
+	json_configs(json, story);
+	json_percent(json, "band_percent", true, story->band);
+	document_count(json, "rounds", story->info.rounds);
+	document_count(json, "seed", story->info.seed);
+	document_real(json, "sweep_s", (double)story->info.sweep_ns / 1e9);
+	json_text(json, "method", story->info.method);
+	document_end(json);
 }
 
-static enum ctl_exit explain_problem(struct ctl *ctl, const struct problems *problems, const char *device)
+enum ctl_exit explain_problem(struct ctl *ctl, const flytune_problem *problem, const char *device,
+        struct document *json, const char *name)
 {
 	struct story story;
 	flytune_trial_list *list;
 	struct flytune_error error;
 	enum ctl_exit status = CTL_DONE;
 
-	if (flytune_trials(ctl->client, problems->problem[0], device, &list, &error) != FLYTUNE_OK)
+	if (flytune_trials(ctl->client, problem, device, &list, &error) != FLYTUNE_OK)
 		return ctl_fail(ctl, &error);
-	if (!story_begin(&story, problems->problem[0], list))
+	if (!story_begin(&story, problem, list))
 		status = ctl_short();
 	else if (story.count > 0 || ctl->json)
 		status = find_pin(&story, ctl);
 	if (status == CTL_DONE && ctl->json)
-		print_json(&story);
+		json_story(json, name, &story);
 	else if (status == CTL_DONE && story.count == 0)
 		puts("nothing to explain: the problem has not been tuned");
 	else if (status == CTL_DONE)
 		print_story(&story);
 	free(story.trial);
 	flytune_trial_list_free(list);
+	return status;
+}
+
+static enum ctl_exit run_on(struct ctl *ctl, const struct problems *problems, const char *device)
+{
+	struct document json = {0};
+	enum ctl_exit status = explain_problem(ctl, problems->problem[0], device, &json, NULL);
+
+	if (ctl->json && status == CTL_DONE)
+		document_print(&json);
 	return status;
 }
 
@@ -479,7 +489,7 @@ const struct command command_explain = {
         .words = "KERNEL --FIELD VALUE... [--device ID]",
         .help = "Say in plain words why the winner of a problem won",
         .options = "device",
-        .run_on = explain_problem,
+        .run_on = run_on,
         .explain = explain,
         .takes_kernel = true,
 };

@@ -1,4 +1,4 @@
-/* `flytunectl kernel` works on a kernel folder where it lies, without a daemon or a device: kernel_new.c writes one, kernel_check.c
+/* `flytunectl kernel` works on a kernel folder where it lies, without a daemon: kernel_new.c writes one, kernel_try.c tunes its kernel, kernel_check.c
  * looks for what is wrong with one, with problems of kernel_spread.c and by the compiler of kernel_compile.c, and kernel_report.c
  * prints what was found. */
 #ifndef FLYTUNE_CTL_COMMANDS_KERNEL_H
@@ -68,12 +68,19 @@ struct report {
 	struct checked_device device[DEVICES_MAX];
 };
 
+/* Looks for all that is wrong with a folder. On anything but CTL_DONE it has said why there is no report. */
+enum ctl_exit report_make(const char *path, struct report **report);
+void report_free(struct report *report);
+/* CTL_FAILED if there are errors. */
+enum ctl_exit report_tell(const struct ctl *ctl, const struct report *report);
 void report_print(const struct report *report);
 void report_print_json(const struct report *report);
 
 /* ---- the commands ---- */
 
-enum ctl_exit kernel_new(const struct ctl *ctl, const char *name);
-enum ctl_exit kernel_check(const struct ctl *ctl, const char *path);
+/* Each gets the words behind its own, at least one; the first of them is no option. */
+enum ctl_exit kernel_new(struct ctl *ctl, int count, char **words);
+enum ctl_exit kernel_check(struct ctl *ctl, int count, char **words);
+enum ctl_exit kernel_try(struct ctl *ctl, int count, char **words);
 
 #endif

@@ -489,7 +489,7 @@ static void open_folder(struct report *report)
 	free(path);
 }
 
-enum ctl_exit kernel_check(const struct ctl *ctl, const char *path)
+enum ctl_exit report_make(const char *path, struct report **made)
 {
 	struct report *report = calloc(1, sizeof(*report));
 	struct ft_problem *culprit = calloc(1, sizeof(*culprit));
@@ -501,22 +501,44 @@ enum ctl_exit kernel_check(const struct ctl *ctl, const char *path)
 	}
 	report->path = path;
 	open_folder(report);
-	if (report->folder != NULL && check_folder(report, culprit) < 0) {
+	if (report->folder != NULL && check_folder(report, culprit) < 0)
 		status = ctl_short();
-		goto out;
-	}
-	if (ctl->json)
-		report_print_json(report);
-	else
-		report_print(report);
-	if (report->level[FINDING_ERROR] > 0)
-		status = CTL_FAILED;
 out:
+	free(culprit);
+	if (status != CTL_DONE)
+		report_free(report);
+	else
+		*made = report;
+	return status;
+}
+
+void report_free(struct report *report)
+{
 	if (report != NULL) {
 		ft_folder_free(report->folder);
 		spread_free(&report->spread);
 	}
 	free(report);
-	free(culprit);
+}
+
+enum ctl_exit report_tell(const struct ctl *ctl, const struct report *report)
+{
+	if (ctl->json)
+		report_print_json(report);
+	else
+		report_print(report);
+	return report->level[FINDING_ERROR] > 0 ? CTL_FAILED : CTL_DONE;
+}
+
+enum ctl_exit kernel_check(struct ctl *ctl, int count, char **words)
+{
+	struct report *report;
+	enum ctl_exit status = report_make(words[0], &report);
+
+	(void)count;
+	if (status == CTL_DONE) {
+		status = report_tell(ctl, report);
+		report_free(report);
+	}
 	return status;
 }

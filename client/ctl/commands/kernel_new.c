@@ -109,10 +109,12 @@ static void print_json(const char *name)
 	document_print(&json);
 }
 
-enum ctl_exit kernel_new(const struct ctl *ctl, const char *name)
+enum ctl_exit kernel_new(struct ctl *ctl, int count, char **words)
 {
+	const char *name = words[0];
 	char file[FILE_NAME_SIZE];
 
+	(void)count;
 	if (!ft_name_valid(name))
 		return ctl_usage(&command_kernel,
 		        "the name is %.100s; it must be up to %d letters, digits and _, a letter or _ first",

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "client/ctl/arguments.h"
+#include "client/ctl/commands/explain.h"
+#include "client/ctl/commands/tune.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/output/format.h"
 #include "client/ctl/output/json.h"
@@ -25,7 +27,7 @@ struct tuned {
 struct tuning {
 	struct ctl *ctl;
 	struct flytune_tune_options options;
-	bool wait;
+	bool wait, explains;
 	struct tuned *tuned;
 	size_t count;
 	struct progress progress;
@@ -44,9 +46,9 @@ static bool has_failed(const struct tuned *tuned)
 
 /* ---- JSON ---- */
 
-static void json_tuned(struct document *json, const struct tuned *tuned)
+static void json_tuned(struct document *json, const char *name, const struct tuned *tuned)
 {
-	document_object(json, NULL);
+	document_object(json, name);
 	if (has_answer(tuned))
 		json_answer_members(json, tuned->problem, &tuned->answer);
 	else
@@ -64,15 +66,36 @@ static void json_tuned(struct document *json, const struct tuned *tuned)
 	document_end(json);
 }
 
-static void print_json(const struct tuning *tuning)
+static enum ctl_exit json_explained(
+        const struct tuning *tuning, struct document *json, const struct tuned *tuned)
+{
+	enum ctl_exit status;
+
+	document_object(json, NULL);
+	json_tuned(json, "tuned", tuned);
+	status = explain_problem(tuning->ctl, tuned->problem, tuning->options.device, json, "explained");
+	document_end(json);
+	return status;
+}
+
+static enum ctl_exit print_json(const struct tuning *tuning)
 {
 	struct document json = {0};
+	enum ctl_exit status = CTL_DONE;
 
 	document_array(&json, NULL);
-	for (size_t i = 0; i < tuning->count; i++)
-		json_tuned(&json, &tuning->tuned[i]);
+	for (size_t i = 0; i < tuning->count && status == CTL_DONE; i++) {
+		if (tuning->explains)
+			status = json_explained(tuning, &json, &tuning->tuned[i]);
+		else
+			json_tuned(&json, NULL, &tuning->tuned[i]);
+	}
 	document_end(&json);
-	document_print(&json);
+	if (status == CTL_DONE)
+		document_print(&json);
+	else
+		free(document_take(&json));
+	return status;
 }
 
 /* ---- text ---- */
@@ -105,7 +128,7 @@ static void print_row(struct table *table, const struct tuned *tuned)
 		table_add(table, "job %" PRIu64, tuned->job.job);
 }
 
-static void print_table(const struct tuning *tuning)
+static enum ctl_exit print_table(const struct tuning *tuning)
 {
 	static const char *const head[] = {"PROBLEM", "CONFIG", ">TIME", ">GAIN", "SOURCE", ">SWEEP", "NOTE"};
 	struct table table;
@@ -114,6 +137,16 @@ static void print_table(const struct tuning *tuning)
 	for (size_t i = 0; i < tuning->count; i++)
 		print_row(&table, &tuning->tuned[i]);
 	table_print(&table);
+	for (size_t i = 0; i < tuning->count && tuning->explains; i++) {
+		enum ctl_exit status;
+
+		puts("");
+		status = explain_problem(
+		        tuning->ctl, tuning->tuned[i].problem, tuning->options.device, NULL, NULL);
+		if (status != CTL_DONE)
+			return status;
+	}
+	return CTL_DONE;
 }
 
 /* ---- the way of one problem ---- */
@@ -175,6 +208,7 @@ static enum ctl_exit await(struct tuning *tuning, struct tuned *tuned)
 static enum ctl_exit tune_all(struct tuning *tuning)
 {
 	struct flytune_error error;
+	enum ctl_exit printed;
 
 	for (size_t i = 0; i < tuning->count; i++) {
 		struct tuned *tuned = &tuning->tuned[i];
@@ -199,11 +233,8 @@ static enum ctl_exit tune_all(struct tuning *tuning)
 		if (has_failed(tuned))
 			tuning->status = CTL_JOB_FAILED;
 	}
-	if (tuning->ctl->json)
-		print_json(tuning);
-	else
-		print_table(tuning);
-	return tuning->status;
+	printed = tuning->ctl->json ? print_json(tuning) : print_table(tuning);
+	return printed != CTL_DONE ? printed : tuning->status;
 }
 
 /* ---- the problems of a model ---- */
@@ -352,9 +383,29 @@ static enum ctl_exit model_problems(const struct ctl *ctl, const char *path, int
 	return status;
 }
 
+enum ctl_exit tune_problems(struct ctl *ctl, const struct problems *problems,
+        const struct flytune_tune_options *options, bool waits, bool explains)
+{
+	struct tuning tuning = {.ctl = ctl,
+	        .options = *options,
+	        .wait = waits,
+	        .explains = explains,
+	        .count = problems->count};
+	enum ctl_exit status;
+
+	tuning.tuned = calloc(problems->count > 0 ? problems->count : 1, sizeof *tuning.tuned);
+	if (tuning.tuned == NULL)
+		return ctl_short();
+	for (size_t i = 0; i < problems->count; i++)
+		tuning.tuned[i].problem = problems->problem[i];
+	status = tune_all(&tuning);
+	free(tuning.tuned);
+	return status;
+}
+
 static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 {
-	struct tuning tuning = {.ctl = ctl};
+	struct flytune_tune_options options;
 	bool force = false, no_wait = false;
 	int64_t priority = 0, budget_s = 0;
 	const char *device = NULL;
@@ -371,22 +422,12 @@ static enum ctl_exit run(struct ctl *ctl, int count, char **words)
 
 	if (status != CTL_DONE)
 		return status;
-	flytune_tune_options_init(&tuning.options);
-	tuning.options.device = device;
-	tuning.options.force = force;
-	tuning.options.priority = (int32_t)priority;
-	tuning.options.budget_ms = budget_s * 1000;
-	tuning.wait = !no_wait;
-	tuning.count = problems.count;
-	tuning.tuned = calloc(problems.count > 0 ? problems.count : 1, sizeof *tuning.tuned);
-	if (tuning.tuned == NULL) {
-		problems_free(&problems);
-		return ctl_short();
-	}
-	for (size_t i = 0; i < problems.count; i++)
-		tuning.tuned[i].problem = problems.problem[i];
-	status = tune_all(&tuning);
-	free(tuning.tuned);
+	flytune_tune_options_init(&options);
+	options.device = device;
+	options.force = force;
+	options.priority = (int32_t)priority;
+	options.budget_ms = budget_s * 1000;
+	status = tune_problems(ctl, &problems, &options, !no_wait, false);
 	problems_free(&problems);
 	return status;
 }
