@@ -428,6 +428,9 @@ class World:
             is_stored = {"build": trial.built, "verify": trial.verified, "drop": trial.dropped and not life.struck}
             assert not is_stored[words[0]], f"it was stored: {about}"
         self.begun |= {event["job"] for event in life.events if event["event"] == "round"}
+        # Whoever asks with force for a job that is queued makes it begin anew, whatever it did in an earlier life.
+        self.begun -= {number for number, job in after.jobs.items()
+                       if job.get("force") and not self.before.jobs.get(number, job).get("force")}
 
     # ---- the rounds
 
