@@ -212,7 +212,10 @@ def test_where_everybody_may_install_kernels_none_is_read(daemons, folder):
     ("\n#if HOW\n  nonsense;\n#endif\n", "failed", "add.c:"),
     ("if (HOW) *(volatile int *)8 = 1;", "failed", "signal 11"),
     ("for (volatile int forever = 1; HOW && forever;) {}", "timeout", ""),
-], ids=["wrong", "outside", "its input", "does not compile", "crashes", "hangs"])
+    ("for (volatile int i = 0; !HOW && i < 3000; i++) {}\n"  # so that the other one wins, and is looked at
+     "\tstatic int launch;\n\tif (HOW && block[0] == 3) y[3 * n] += __atomic_fetch_add(&launch, 1, 0) % 50 == 49;",
+     "wrong", "row 3, column 0"),
+], ids=["wrong", "outside", "its input", "does not compile", "crashes", "hangs", "is right in 49 of 50 launches"])
 def test_a_bad_config_is_out_for_what_it_did(daemons, folder, extra, status, says):
     install_add(folder, extra=extra)
     daemon = start(daemons, folder, "--deadline", "verify=3")
