@@ -24,8 +24,8 @@ PATIENCE = float(os.environ.get("FLYTUNE_PATIENCE", "1"))
 DEADLINE = 60 * PATIENCE
 # Seconds of a sweep by the real CPU runner: it verifies the default in it, also beside a load on every core; of a large problem,
 # and of the many configs of a GPU that is pretended.
-BUDGET = round(20 * PATIENCE)
-LARGE_BUDGET = 5 * BUDGET
+BUDGET = round(40 * PATIENCE)
+LARGE_BUDGET = round(100 * PATIENCE)
 # Put before the daemon's command line: valgrind and its options.
 WRAP = os.environ.get("FLYTUNE_WRAP", "").split()
 # Timing and memory figures mean nothing in an instrumented program.
