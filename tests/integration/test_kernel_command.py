@@ -356,6 +356,17 @@ def test_a_kernel_is_tried_where_it_lies_and_nothing_is_left(kernel, room):
     assert left(room) == [] and attempts(room) == {}
 
 
+@pytest.mark.skipif(harness.INSTRUMENTED, reason="what it would look at is looked at with other kernels")
+@pytest.mark.parametrize("name, words", [("silu_mul", ("--m", "2", "--n", "9")), ("transpose", ("--m", "8", "--n", "9")),
+                                         ("scaled_add", ("--m", "2", "--n", "9", "--factor", "-3"))])
+def test_the_examples_are_tuned_and_each_config_is_right(kernel, room, name, words):
+    """Two inputs, a grid of two dimensions, a buffer that is changed in place."""
+    one, = kernel("try", harness.TOP / "tests" / "kernels" / name, *words, "--budget", harness.BUDGET).json
+    assert one["tuned"]["state"] == "done" and one["tuned"]["trials"] == 4, one
+    assert one["explained"]["winner"] and one["explained"]["configs"]["failed"] == 0, one
+    assert left(room) == []
+
+
 def test_a_broken_folder_is_told_as_check_tells_it(kernel, room):
     install_add(room, document=add_json(colour=1))
     for as_json in (True, False):
