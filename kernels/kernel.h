@@ -132,7 +132,7 @@ struct ft_tensor {
 };
 
 /* A kernel over rows has one output and one input of its rows, of the same shape, and any number of shared inputs (compare.h:
- * ft_tensors_are_rows). Runners on a GPU know such kernels alone. */
+ * ft_tensors_are_rows). */
 struct ft_tensors {
 	uint32_t count;
 	struct ft_tensor tensor[FT_TENSORS_MAX];
@@ -206,7 +206,7 @@ struct ft_kernel_cpu {
 
 /* ---- on a GPU ---- */
 
-enum { FT_DEFINES_MAX = 24, FT_DEFINE_SIZE = 48, FT_ARGUMENTS_MAX = 16 };
+enum { FT_DEFINES_MAX = 24, FT_DEFINE_SIZE = 48, FT_ARGUMENTS_MAX = 32, FT_STEPS_MAX = 4 };
 
 /* Options of the form -DNAME=VALUE. */
 struct ft_defines {
@@ -215,34 +215,68 @@ struct ft_defines {
 };
 
 struct ft_argument {
-	enum { FT_ARGUMENT_TENSOR, FT_ARGUMENT_INT64, FT_ARGUMENT_FLOAT } kind;
+	enum {
+		FT_ARGUMENT_TENSOR,
+		FT_ARGUMENT_INT32,
+		FT_ARGUMENT_INT64,
+		FT_ARGUMENT_FLOAT,
+		FT_ARGUMENT_DOUBLE
+	} kind;
 	union {
 		uint32_t tensor; /* which: a pointer to its row 0 */
+		int32_t int32;
 		int64_t int64;
 		float float32;
+		double float64;
 	};
 };
 
-struct ft_launch {
-	unsigned grid, block;  /* both in x alone; no dynamic shared memory */
-	unsigned rows;         /* that a block takes at once */
-	unsigned blocks_limit; /* what the grid was cut to */
+struct ft_step {
+	char symbol[64]; /* of the function */
+	unsigned grid[3], block[3];
+	unsigned shared; /* bytes of dynamic shared memory */
 	uint32_t count;
 	struct ft_argument argument[FT_ARGUMENTS_MAX]; /* in order */
 };
 
+/* One step after the other. */
+struct ft_launch {
+	uint32_t count;
+	struct ft_step step[FT_STEPS_MAX];
+	/* How the grid of a kernel over rows was chosen, which has one step, and both in x alone: rows that a block takes at once,
+	 * and what the blocks were cut to. So its code serves any number of rows. 0 of any other. */
+	unsigned rows, blocks_limit;
+};
+
+/* What a run-time compiler is given. All texts end with NUL. */
+struct ft_gpu_source {
+	const char *name; /* as the compiler calls it in its messages */
+	const char *text;
+	uint32_t include_count; /* files that it may include by quotes; no others are there */
+	const char *const *include_name, *const *include;
+};
+
 struct ft_kernel_gpu {
 	const char *name;
+	const void *own; /* what its functions know of it */
+	/* NULL: it is not over rows, and its outputs are held on the host against what they have to be. */
 	const struct ft_reference *reference;
-	const char *source, *check; /* device sources: of the kernel, and of what verifies it */
-	const char *symbol;         /* of the function in the first */
-	const char *arguments; /* in words, for who launches it without flytune: "y: pointer, m: int64" */
+	struct ft_gpu_source source;
+	const char *check; /* source of what verifies it on the device, and times it */
+	const char *hash;  /* of all that it is built from; NULL: of the source alone */
+	const char *
+	        arguments; /* in words, for who launches it without flytune: "y: pointer, m: int64"; NULL: nobody */
+	uint32_t option_count; /* of the compiler, besides those that all have */
+	const char *const *option;
 	/* What makes a config's code: all of the problem that is fixed when it is built, and all knobs that are. FT_FAULT, which
 	 * tests define beside them, makes it wrong: see a device source. */
-	void (*defines)(const struct ft_problem *problem, const struct ft_traits *traits,
-	        const struct ft_config *config, struct ft_defines *defines);
-	void (*launch)(const struct ft_problem *problem, const struct ft_traits *traits,
-	        const struct ft_config *config, struct ft_launch *launch);
+	int (*defines)(const struct ft_kernel_gpu *code, const struct ft_problem *problem,
+	        const struct ft_traits *traits, const struct ft_config *config, struct ft_defines *defines,
+	        struct ft_error *error);
+	/* Fails where the device could not launch it. */
+	int (*launch)(const struct ft_kernel_gpu *code, const struct ft_problem *problem,
+	        const struct ft_traits *traits, const struct ft_config *config, struct ft_launch *launch,
+	        struct ft_error *error);
 };
 
 /* ---- the built-in kernels ---- */

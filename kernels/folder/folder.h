@@ -29,6 +29,7 @@
  *                c++20]}, or the name of another kind whose source it is, too}. A text is defined as the word that it is
  *   "launch"     {KIND: [1 to 4 steps], or the name of another kind}, for the same kinds; a step is {"symbol", "grid": [1 to 3 EXPR],
  *                "block": [1 to 3 EXPR], "arguments"; optional: "cluster": [1 to 3 EXPR], "shared": EXPR, bytes}, over all.
+ *                Functions for a GPU are extern "C", and no runner launches clusters yet.
  *                On a CPU there is no block, cluster or shared: the function is called once for each block of the grid, with a
  *                `const int64_t *` to that block's three indices before its arguments
  *   "reference"  {"file", "symbol", "arguments"}: a C function that computes rows [first, last) of all outputs: its parameters are

@@ -28,12 +28,15 @@ static struct ft_rows_shape shape_of(const struct ft_config *config)
 	        .each = knob(config, RMSNORM_BLOCKS_PER_UNIT)};
 }
 
-static void defines_of(const struct ft_problem *given, const struct ft_traits *traits,
-        const struct ft_config *config, struct ft_defines *defines)
+static int defines_of(const struct ft_kernel_gpu *code, const struct ft_problem *given,
+        const struct ft_traits *traits, const struct ft_config *config, struct ft_defines *defines,
+        struct ft_error *error)
 {
 	const struct ft_rows problem = ft_rows_unpack(given);
 	const struct ft_rows_shape shape = shape_of(config);
 
+	(void)code;
+	(void)error;
 	ft_rows_defines(&problem, traits, &shape, defines);
 	if (ft_rows_is_amd(traits)) {
 		ft_rows_define(defines, "RN_WAVES_PER_EU", knob(config, RMSNORM_WAVES_PER_EU));
@@ -46,24 +49,27 @@ static void defines_of(const struct ft_problem *given, const struct ft_traits *t
 	ft_rows_define(defines, "RN_WEIGHT", knob(config, RMSNORM_WEIGHT));
 	ft_rows_define(defines, "RN_PREFETCH", knob(config, RMSNORM_PREFETCH));
 	ft_rows_define(defines, "RN_WALK", shape.each != 0);
+	return 0;
 }
 
-static void launch_of(const struct ft_problem *given, const struct ft_traits *traits,
-        const struct ft_config *config, struct ft_launch *launch)
+static int launch_of(const struct ft_kernel_gpu *code, const struct ft_problem *given,
+        const struct ft_traits *traits, const struct ft_config *config, struct ft_launch *launch,
+        struct ft_error *error)
 {
 	const struct ft_rows problem = ft_rows_unpack(given);
 	const struct ft_rows_shape shape = shape_of(config);
 
-	ft_rows_launch(&rmsnorm_rows, &problem, traits, &shape, (float)RMSNORM_EPS, launch);
+	(void)error;
+	ft_rows_launch(code, &rmsnorm_rows, &problem, traits, &shape, (float)RMSNORM_EPS, launch);
+	return 0;
 }
 
 extern const struct ft_kernel_gpu ft_kernel_gpu_rmsnorm;
 const struct ft_kernel_gpu ft_kernel_gpu_rmsnorm = {
         .name = "rmsnorm",
         .reference = &rmsnorm_reference,
-        .source = source,
+        .source = {.name = "kernel.hip", .text = source},
         .check = check,
-        .symbol = "flytune_rmsnorm",
         /* LAUNCH.md says more. */
         .arguments = "y: pointer, x: pointer, weight: pointer, m: int64, row_stride: int64 in elements, eps: "
                      "float",

@@ -179,29 +179,35 @@ void ft_rows_defines(const struct ft_rows *problem, const struct ft_traits *trai
 	ft_rows_define(defines, "RN_ROW_THREADS", shape->row);
 }
 
-void ft_rows_launch(const struct ft_rows_kernel *kernel, const struct ft_rows *problem,
-        const struct ft_traits *traits, const struct ft_rows_shape *shape, float eps,
-        struct ft_launch *launch)
+void ft_rows_launch(const struct ft_kernel_gpu *code, const struct ft_rows_kernel *kernel,
+        const struct ft_rows *problem, const struct ft_traits *traits, const struct ft_rows_shape *shape,
+        float eps, struct ft_launch *launch)
 {
+	struct ft_step *step = &launch->step[0];
+	const unsigned block = (unsigned)shape->block;
 	uint64_t grid;
 	uint32_t count = 0;
 
-	launch->block = (unsigned)shape->block;
-	launch->rows = launch->block / (unsigned)shape->row;
+	memset(launch, 0, sizeof *launch);
+	launch->count = 1;
+	launch->rows = block / (unsigned)shape->row;
 	/* HIP counts the threads of a whole grid in 32 bits, CUDA the blocks in 31; a block walks on, so fewer
 	 * blocks do as well. */
 	if (shape->each)
 		launch->blocks_limit = (unsigned)(shape->each * traits->units);
 	else
-		launch->blocks_limit = ft_rows_is_amd(traits) ? (1u << 31) / launch->block : INT32_MAX;
+		launch->blocks_limit = ft_rows_is_amd(traits) ? (1u << 31) / block : INT32_MAX;
 	grid = (problem->m + launch->rows - 1) / launch->rows;
-	launch->grid = grid < launch->blocks_limit ? (unsigned)grid : launch->blocks_limit;
+	snprintf(step->symbol, sizeof step->symbol, "flytune_%.48s", code->name);
+	step->grid[0] = grid < launch->blocks_limit ? (unsigned)grid : launch->blocks_limit;
+	step->block[0] = block;
+	step->grid[1] = step->grid[2] = step->block[1] = step->block[2] = 1;
 	for (; count < FT_ROWS_WEIGHT + kernel->weights; count++)
-		launch->argument[count] = (struct ft_argument){.kind = FT_ARGUMENT_TENSOR, .tensor = count};
-	launch->argument[count++] =
+		step->argument[count] = (struct ft_argument){.kind = FT_ARGUMENT_TENSOR, .tensor = count};
+	step->argument[count++] =
 	        (struct ft_argument){.kind = FT_ARGUMENT_INT64, .int64 = (int64_t)problem->m};
-	launch->argument[count++] =
+	step->argument[count++] =
 	        (struct ft_argument){.kind = FT_ARGUMENT_INT64, .int64 = (int64_t)problem->row_stride};
-	launch->argument[count++] = (struct ft_argument){.kind = FT_ARGUMENT_FLOAT, .float32 = eps};
-	launch->count = count;
+	step->argument[count++] = (struct ft_argument){.kind = FT_ARGUMENT_FLOAT, .float32 = eps};
+	step->count = count;
 }

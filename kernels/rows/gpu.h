@@ -82,9 +82,9 @@ void ft_rows_define(struct ft_defines *defines, const char *name, uint64_t value
 /* Those that rows.hip wants; the first ones. */
 void ft_rows_defines(const struct ft_rows *problem, const struct ft_traits *traits,
         const struct ft_rows_shape *shape, struct ft_defines *defines);
-/* Arguments are all tensors, m, row_stride and eps. */
-void ft_rows_launch(const struct ft_rows_kernel *kernel, const struct ft_rows *problem,
-        const struct ft_traits *traits, const struct ft_rows_shape *shape, float eps,
-        struct ft_launch *launch);
+/* Of the function flytune_NAME; arguments are all tensors, m, row_stride and eps. */
+void ft_rows_launch(const struct ft_kernel_gpu *code, const struct ft_rows_kernel *kernel,
+        const struct ft_rows *problem, const struct ft_traits *traits, const struct ft_rows_shape *shape,
+        float eps, struct ft_launch *launch);
 
 #endif

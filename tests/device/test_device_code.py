@@ -181,6 +181,24 @@ def test_an_architecture_that_hiprtc_does_not_know_is_named(hiprtc, arch):
     assert good or f"this compiler does not know {arch}" in why
 
 
+@pytest.mark.parametrize("arch, wave", [("gfx90a", 64), ("gfx1030", 32)])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_source_of_a_folder_is_built(hiprtc, arch, wave, dtype, tmp_path):
+    """What has to be launched is in the code: threads, and the function by its name."""
+    ran = subprocess.run([runner("hip"), "build", TOP / "tests" / "kernels" / "softmax", "--arch", arch, "--m", "100", "--n", "3000",
+                          "--dtype", dtype, "--config", "", "--config", "THREADS=512", "-o", tmp_path],
+                         capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    built = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert {b["config"]["THREADS"] for b in built} == {256, 512} and [b["default"] for b in built].count(True) == 1
+    for b in built:
+        threads = b["config"]["THREADS"]
+        assert (b["symbol"], b["max_threads"], b["wave"], b["spills"]) == ("softmax", threads, wave, 0), b
+        assert b["target"].endswith(arch) and (tmp_path / b["code"]).stat().st_size == b["size"]
+        assert b["launch"]["steps"] == [{"symbol": "softmax", "grid": [100, 1, 1], "block": [threads, 1, 1],
+                                         "dynamic_shared_bytes": 4 * threads}]
+
+
 ODD = [("n", 1, "f16"), ("n", 7, "bf16"), ("n", 4097, "f32"), ("n", 131072, "bf16"), ("n", 1048576, "f16")]
 
 

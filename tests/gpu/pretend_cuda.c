@@ -3,7 +3,9 @@
  *
  * Built as libcuda.so.1 and libnvrtc.so.13, so that the whole of flytune-runner-cuda runs where there is no
  * GPU. It proves nothing of the device code. A program is of the kernel whose source it was compiled from, or
- * whose checks; what it computes is that kernel's reference. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
+ * whose checks; what it computes is that kernel's reference. Any other source is a folder's: the host's C++ compiler makes a library
+ * of it, whose functions are called for one thread after another, so without barriers, and with no floating-point numbers as
+ * arguments. FLYTUNE_PRETEND spoils something: "wrong", "outside", "lost",
  * "memory=MIB" (what the device has), "free=MIB" (what others leave of it), "crowd=N" (from the Nth reading of all memory on,
  * every other one takes three milliseconds longer, as beside another process), "nvml=LOAD,REASONS,PROCESSES" (what the
  * management library says, as which it poses too), "cache=MIB" (a
@@ -14,38 +16,50 @@
  * FLYTUNE_PRETEND_GPUS: so many equal GPUs, 1 unless said. FLYTUNE_PRETEND_CONTEXTS: a file, to which "PID DEVICE" is appended for
  * each context that is made. "lost=N" in FLYTUNE_PRETEND: what is launched on GPU N writes wildly. */
 
-#include <elf.h>
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "kernels/compare.h"
 #include "kernels/rows/rows.h"
+#include "tests/gpu/pretend.h"
 
-#define EXPORT __attribute__((visibility("default")))
-/* The library's own declarations are the test: no header declares these. */
-#pragma GCC diagnostic ignored "-Wmissing-prototypes"
-
-enum { ARGUMENTS_MAX = 20, OK = 0, INVALID = 1, NO_MEMORY = 2, ILLEGAL = 700 };
+enum { ARGUMENTS_MAX = 20, OWN_ARGUMENTS = 12 };
 
 struct module {
 	uint32_t kernel; /* of ft_kernels_gpu */
 	char options[4096];
-	bool again; /* its code was loaded before */
+	bool again;    /* its code was loaded before */
+	void *library; /* of a folder's source */
 };
+
+struct index3 {
+	unsigned x, y, z;
+};
+
+typedef void own_function(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+        uint64_t, uint64_t, uint64_t, uint64_t);
 
 struct function {
 	struct module *module;
 	char name[32];
+	own_function *own; /* of a folder's source */
 };
 
 struct launch {
 	struct function *function;
 	unsigned grid, block;
+	struct index3 blocks, threads;
+	/* Where there is no function: a copy. */
+	void *to;
+	const void *from;
+	size_t size;
 	uint64_t argument[ARGUMENTS_MAX];
 };
 
@@ -101,7 +115,7 @@ static const struct ft_kernel_gpu *kernel_of(const struct module *module)
 
 static bool is_kernel(const struct module *module, const char *name)
 {
-	return strcmp(name, kernel_of(module)->symbol) == 0;
+	return strncmp(name, "flytune_", 8) == 0 && strcmp(name + 8, kernel_of(module)->name) == 0;
 }
 
 /* As a kernel over rows has them: the problem that code is of, for so many rows. */
@@ -377,14 +391,50 @@ static void fill_numbers(const struct launch *launch)
 /* Of a device whose last cache holds "cache=MIB": what was read since the cache was read over is cached. */
 static uint64_t read_over;
 
+static void run_threads(const struct launch *launch, struct index3 *thread)
+{
+	const uint64_t *a = launch->argument;
+
+	for (thread->z = 0; thread->z < launch->threads.z; thread->z++)
+		for (thread->y = 0; thread->y < launch->threads.y; thread->y++)
+			for (thread->x = 0; thread->x < launch->threads.x; thread->x++)
+				launch->function->own(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8],
+				        a[9], a[10], a[11]);
+}
+
+/* A folder's. */
+static int run_own(const struct launch *launch)
+{
+	void *library = launch->function->module->library;
+	struct index3 *block = dlsym(library, "blockIdx"), *thread = dlsym(library, "threadIdx");
+	struct index3 *blocks = dlsym(library, "gridDim"), *threads = dlsym(library, "blockDim");
+
+	if (!block || !thread || !blocks || !threads)
+		return INVALID;
+	*blocks = launch->blocks;
+	*threads = launch->threads;
+	for (block->z = 0; block->z < blocks->z; block->z++)
+		for (block->y = 0; block->y < blocks->y; block->y++)
+			for (block->x = 0; block->x < blocks->x; block->x++)
+				run_threads(launch, thread);
+	return OK;
+}
+
 static int run(const struct launch *launch)
 {
 	const uint64_t *a = launch->argument;
-	const char *name = launch->function->name;
 	const unsigned long cache = pretended("cache=", 0);
 
 	if (lost)
 		return ILLEGAL;
+	if (!launch->function) {
+		memcpy(launch->to, launch->from, launch->size);
+		return OK;
+	}
+	const char *name = launch->function->name;
+
+	if (launch->function->own)
+		return run_own(launch);
 	if (is_kernel(launch->function->module, name)) {
 		if (spoiled("lucky"))
 			ahead_ns +=
@@ -535,11 +585,24 @@ EXPORT int cuMemcpyDtoH_v2(void *to, const void *from, size_t size)
 	return OK;
 }
 
+/* Done, or a part of the graph that is captured. */
+static int append(struct stream *stream, const struct launch *launch)
+{
+	if (!stream || !stream->capturing)
+		return run(launch);
+	struct launch *more =
+	        realloc(stream->graph.launch, (stream->graph.count + 1) * sizeof *stream->graph.launch);
+
+	if (!more)
+		return NO_MEMORY;
+	stream->graph.launch = more;
+	stream->graph.launch[stream->graph.count++] = *launch;
+	return OK;
+}
+
 EXPORT int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t size, struct stream *stream)
 {
-	(void)stream;
-	memcpy(to, from, size);
-	return OK;
+	return append(stream, &(struct launch){.to = to, .from = from, .size = size});
 }
 
 EXPORT int cuMemsetD8Async(void *to, unsigned char value, size_t count, struct stream *stream)
@@ -553,17 +616,30 @@ EXPORT int cuMemsetD8Async(void *to, unsigned char value, size_t count, struct s
 static const void *loaded[64];
 static size_t loaded_count;
 
+/* Its descriptor stays open: a library that is loaded is known by its path. */
+static void *open_library(const char *bytes, size_t size)
+{
+	int descriptor = memfd_create("library", MFD_CLOEXEC);
+	char path[64];
+
+	if (descriptor < 0 || write(descriptor, bytes, size) != (ssize_t)size)
+		return NULL;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 EXPORT int cuModuleLoadData(struct module **module, const void *image)
 {
-	const Elf64_Ehdr *header = image;
-	const Elf64_Shdr *section = (const void *)((const char *)image + header->e_shoff);
+	const struct object *object = image;
 
 	*module = calloc(1, sizeof **module);
 	if (!*module)
 		return NO_MEMORY;
-	memcpy(&(*module)->kernel, (const char *)image + section[1].sh_offset, sizeof(*module)->kernel);
-	memcpy((*module)->options, (const char *)image + section[1].sh_offset + sizeof(*module)->kernel,
-	        sizeof(*module)->options);
+	(*module)->kernel = object->kernel;
+	memcpy((*module)->options, object->text, sizeof(*module)->options);
+	if (object->library_size > 0 &&
+	        !((*module)->library = open_library(object->library, object->library_size)))
+		return INVALID;
 	for (size_t i = 0; i < loaded_count; i++)
 		(*module)->again = (*module)->again || loaded[i] == image;
 	if (!(*module)->again && loaded_count < sizeof loaded / sizeof *loaded)
@@ -580,14 +656,26 @@ EXPORT int cuModuleUnload(struct module *module)
 /* Functions live as long as the process: tests are short. */
 EXPORT int cuModuleGetFunction(struct function **function, struct module *module, const char *name)
 {
-	if (arguments_of(module, name).count == 0)
+	own_function *own = NULL;
+
+	if (module->library)
+		*(void **)&own = dlsym(module->library, name);
+	if (module->library ? !own : arguments_of(module, name).count == 0)
 		return 500;
 	*function = calloc(1, sizeof **function);
 	if (!*function)
 		return NO_MEMORY;
 	(*function)->module = module;
+	(*function)->own = own;
 	snprintf((*function)->name, sizeof(*function)->name, "%s", name);
 	return OK;
+}
+
+EXPORT int cuFuncSetAttribute(struct function *function, int attribute, int value)
+{
+	enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8, MOST = 232448 };
+
+	return function && attribute == MAX_DYNAMIC_SHARED_SIZE_BYTES && value <= MOST ? OK : INVALID;
 }
 
 EXPORT int cuFuncGetAttribute(int *value, int attribute, struct function *function)
@@ -602,22 +690,21 @@ EXPORT int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, u
         unsigned by, unsigned bz, unsigned shared, struct stream *stream, void **arguments, void **extra)
 {
 	const struct arguments its = arguments_of(function->module, function->name);
-	struct launch launch = {.function = function, .grid = gx, .block = bx};
+	struct launch launch = {.function = function,
+	        .grid = gx,
+	        .block = bx,
+	        .blocks = {gx, gy, gz},
+	        .threads = {bx, by, bz}};
 
-	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared || extra || gx == 0 || bx == 0 || bx > 1024)
+	if (extra || gx * gy * gz == 0 || bx * by * bz == 0 || bx * by * bz > 1024 ||
+	        (!function->own && (gy != 1 || gz != 1 || by != 1 || bz != 1 || shared)))
 		return INVALID;
 	for (unsigned i = 0; i < its.count; i++)
 		memcpy(&launch.argument[i], arguments[i], its.narrow >> i & 1 ? 4 : 8);
-	if (!stream || !stream->capturing)
-		return run(&launch);
-	struct launch *more =
-	        realloc(stream->graph.launch, (stream->graph.count + 1) * sizeof *stream->graph.launch);
-
-	if (!more)
-		return NO_MEMORY;
-	stream->graph.launch = more;
-	stream->graph.launch[stream->graph.count++] = launch;
-	return OK;
+	/* The runner has 8 bytes for each, and none behind the last. */
+	for (unsigned i = 0; function->own && i < OWN_ARGUMENTS && arguments[i]; i++)
+		memcpy(&launch.argument[i], arguments[i], 8);
+	return append(stream, &launch);
 }
 
 EXPORT int cuStreamCreate(struct stream **stream, unsigned flags)
@@ -793,120 +880,4 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count
 	(void)list;
 	*count = (unsigned)pretended("nvml=", 2);
 	return *count > 0 ? INSUFFICIENT_SIZE : OK;
-}
-
-/* ---- nvrtc ---- */
-
-struct program {
-	uint32_t kernel;
-	char text[4096]; /* options, parted by spaces */
-};
-
-static const char log_text[] = "ptxas info    : Compiling entry function\n"
-                               "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-                               "ptxas info    : Used 32 registers, used 1 barriers, 64 bytes smem\n";
-
-EXPORT int nvrtcVersion(int *major, int *minor)
-{
-	*major = 13;
-	*minor = 99;
-	return OK;
-}
-
-EXPORT int nvrtcCreateProgram(struct program **program, const char *source, const char *name, int headers,
-        const char **header, const char **include_name)
-{
-	(void)headers;
-	(void)header;
-	(void)include_name;
-	*program = calloc(1, sizeof **program);
-	if (!*program)
-		return NO_MEMORY;
-	for (uint32_t i = 0; ft_kernels_gpu[i]; i++)
-		if (strcmp(source, ft_kernels_gpu[i]->source) == 0 ||
-		        strcmp(source, ft_kernels_gpu[i]->check) == 0)
-			(*program)->kernel = i;
-	snprintf((*program)->text, sizeof(*program)->text, "%s ", name);
-	return OK;
-}
-
-EXPORT int nvrtcCompileProgram(struct program *program, int options, const char **option)
-{
-	for (int i = 0; i < options; i++) {
-		size_t length = strlen(program->text);
-
-		snprintf(program->text + length, sizeof program->text - length, "%s ", option[i]);
-	}
-	if (strstr(program->text, "sm_77"))
-		abort();
-	return OK;
-}
-
-EXPORT int nvrtcGetProgramLogSize(struct program *program, size_t *size)
-{
-	(void)program;
-	*size = sizeof log_text;
-	return OK;
-}
-
-EXPORT int nvrtcGetProgramLog(struct program *program, char *log)
-{
-	(void)program;
-	memcpy(log, log_text, sizeof log_text);
-	return OK;
-}
-
-struct object {
-	Elf64_Ehdr header;
-	Elf64_Shdr section[3];
-	char names[32];
-	uint32_t kernel; /* .text.k begins with it */
-	char text[4096];
-};
-
-EXPORT int nvrtcGetCUBINSize(struct program *program, size_t *size)
-{
-	(void)program;
-	*size = sizeof(struct object);
-	return OK;
-}
-
-EXPORT int nvrtcGetCUBIN(struct program *program, char *code)
-{
-	static const char names[] = "\0.text.k\0.shstrtab";
-	struct object object = {
-	        .header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
-	                .e_machine = EM_CUDA,
-	                .e_shoff = offsetof(struct object, section),
-	                .e_shentsize = sizeof(Elf64_Shdr),
-	                .e_shnum = 3,
-	                .e_shstrndx = 2},
-	        .section = {[1] = {.sh_name = 1,
-	                            .sh_type = SHT_PROGBITS,
-	                            .sh_offset = offsetof(struct object, kernel),
-	                            .sh_size = sizeof object.kernel + sizeof object.text},
-	                [2] = {.sh_name = 9,
-	                        .sh_type = SHT_STRTAB,
-	                        .sh_offset = offsetof(struct object, names),
-	                        .sh_size = sizeof object.names}},
-	};
-
-	memcpy(object.names, names, sizeof names);
-	object.kernel = program->kernel;
-	memcpy(object.text, program->text, sizeof object.text);
-	memcpy(code, &object, sizeof object);
-	return OK;
-}
-
-EXPORT int nvrtcDestroyProgram(struct program **program)
-{
-	free(*program);
-	*program = NULL;
-	return OK;
-}
-
-EXPORT const char *nvrtcGetErrorString(int error)
-{
-	(void)error;
-	return "pretended error";
 }

@@ -479,3 +479,132 @@ def test_the_measurement_of_two_gpus_runs(driver, tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "jobs of each [2]" in ran.stdout and "jobs of each [0" not in ran.stdout, ran.stdout
     assert set(json.loads(told.read_text())["spread"]) == {"cold", "kept"}
+
+
+# ---- kernels of folders: their functions really run, one thread after another ----
+
+KERNELS = """#include "places.h"
+extern "C" __global__ void add(const float *x, float *y, long long m, long long n)
+{
+	const long long i = PLACE;
+	if (i < m * n)
+		y[i] = x[i] + 1;
+#if HOW == 1
+	if (i == 1)
+		y[i] = 0;
+#elif HOW == 2
+	if (i == 0)
+		y[m * n] = 0;
+#elif HOW == 3
+	if (i == 0)
+		((float *)x)[0] += 1;
+#elif HOW == 4
+	no_such_function();
+#endif
+}
+/* Twice: what the first step counted is added to each element by the second. */
+extern "C" __global__ void count(int *seen, long long m)
+{
+	if (PLACE < m)
+		seen[PLACE] += 1;
+}
+extern "C" __global__ void more(float *y, const int *seen, long long m, long long n)
+{
+	if (PLACE < m * n)
+		y[PLACE] += (float)seen[PLACE / n];
+}
+"""
+PLACES = "#define PLACE (blockIdx.x * (long long)blockDim.x + threadIdx.x)\n"
+REFERENCES = """#include <stdint.h>
+void add_reference(int64_t first, int64_t last, const double *x, double *y, int64_t n)
+{
+	for (int64_t i = first * n; i < last * n; i++)
+		y[i] = x[i] + 1;
+}
+void more_reference(int64_t first, int64_t last, double *y, int64_t n)
+{
+	for (int64_t i = first * n; i < last * n; i++)
+		y[i] += 1;
+}
+"""
+
+
+def install(folder, name, buffers, steps, reference, knob):
+    shape = {"type": "f32", "rows": "m", "length": "n"}
+    where = folder / name
+    where.mkdir(parents=True)
+    (where / "kernel.json").write_text(json.dumps({
+        "name": name,
+        "fields": [{"name": "m", "help": "rows", "min": 1, "max": 4096, "scale": True},
+                   {"name": "n", "help": "elements of a row", "min": 1, "max": 4096}],
+        "knobs": [knob, {"name": "THREADS", "help": "of a block", "values": [32, 64]}],
+        "default": {knob["name"]: 0, "THREADS": 32},
+        "space": [{"rule": f"THREADS == 32 or {knob['name']} == 0", "why": "it is enough"}],
+        "buffers": [{**shape, **buffer} for buffer in buffers],
+        "sources": {"cuda": {"file": "kernels.cu", "defines": {knob["name"]: knob["name"]}}},
+        "launch": {"cuda": steps}, "reference": {"file": "reference.c", **reference}}))
+    (where / "kernels.cu").write_text(KERNELS)
+    (where / "places.h").write_text(PLACES)
+    (where / "reference.c").write_text(REFERENCES)
+
+
+def step(symbol, threads, *arguments):
+    return {"symbol": symbol, "grid": [f"ceildiv({threads}, THREADS)"], "block": ["THREADS"],
+            "arguments": [*arguments, {"i64": "m"}, {"i64": "n"}]}
+
+
+@pytest.fixture
+def folders(gpus, tmp_path):
+    """A daemon with the GPU and two kernels of folders: one whose configs are right or bad, each in its way; and one of two steps
+    that adds to what is there."""
+    where = tmp_path / "kernels.d"
+    how = {"name": "HOW", "help": "what it does besides", "values": [0, 1, 2, 3, 4]}
+    install(where, "add", [{"name": "x", "role": "in"}, {"name": "y", "role": "out"}], [step("add", "m * n", "x", "y")],
+            {"symbol": "add_reference", "arguments": ["x", "y", {"i64": "n"}]}, how)
+    count = step("count", "m", "seen")
+    count["arguments"].pop()
+    install(where, "more", [{"name": "y", "role": "inout"},
+                            {"name": "seen", "role": "scratch", "type": "i32", "length": "m", "rows": 1, "fill": "zeros"}],
+            [count, step("more", "m * n", "y", "seen")],
+            {"symbol": "more_reference", "arguments": ["y", {"i64": "n"}]}, {**how, "values": [0]})
+    return gpus("--kernels", where).await_device()
+
+
+def test_configs_of_a_folder_are_built_judged_and_chosen_each_for_what_it_did(folders):
+    words = ("add", "--m", "5", "--n", "30")
+    job, = folders.ctl("tune", *words).json
+    assert job["state"] == "done", job
+    answer = folders.ctl("lookup", *words).json
+    assert answer["source"] == "tuned" and answer["config"]["HOW"] == 0 and answer["time_us"] > 0
+    found = {}
+    for trial in folders.ctl("trials", *words).json["trials"]:
+        found.setdefault(trial["config"]["HOW"], []).append(trial)
+    assert [trial["status"] for trial in found[0]] == ["ok", "ok"] and found[0][0]["code"] != found[0][1]["code"]
+    for how, status, says in ((1, "wrong", "y: row 0, column 1"), (2, "wrong", "y: it writes behind its rows"),
+                              (3, "wrong", "changed its inputs"), (4, "failed", "kernels.cu:17:")):
+        trial, = found[how]
+        assert trial["status"] == status and says in trial["reason"], trial
+    told = folders.ctl("code", *words, check=False)
+    assert told.json["error"]["code"] == "unavailable" and "folder" in told.json["error"]["message"]
+
+
+def test_what_a_launch_adds_to_is_as_it_was_before_each(folders):
+    words = ("more", "--m", "7", "--n", "40")
+    job, = folders.ctl("tune", *words).json
+    assert job["state"] == "done", job
+    trials = folders.ctl("trials", *words).json["trials"]
+    assert {trial["status"] for trial in trials} == {"ok"} and len(trials) == 2, trials
+    told = " ".join(folders.ctl("explain", *words, as_json=False).output.split())
+    assert "of the winner's launches checked" in told, told
+
+
+def test_a_folder_is_built_offline_and_its_steps_told(driver, tmp_path):
+    install(tmp_path, "add", [{"name": "x", "role": "in"}, {"name": "y", "role": "out"}], [step("add", "m * n", "x", "y")],
+            {"symbol": "add_reference", "arguments": ["x", "y", {"i64": "n"}]},
+            {"name": "HOW", "help": "what it does besides", "values": [0, 4]})
+    ran = offline(driver, "build", f"{tmp_path}/add", "--arch", "sm_90", "--m", "5", "--n", "30", "--config", "THREADS=64")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["launch"]["steps"] == [
+        {"symbol": "add", "grid": [3, 1, 1], "block": [64, 1, 1], "dynamic_shared_bytes": 0}]
+    ran = offline(driver, "build", f"{tmp_path}/add", "--arch", "sm_90", "--m", "5", "--n", "30", "--config", "HOW=4")
+    assert ran.returncode == 1 and "it does not compile: kernels.cu:17:" in ran.stderr

@@ -1,43 +1,18 @@
 /* What is in the arrays: inputs, poison, and hashes of either. Work on all cores. */
 #include "kernels/runner/cpu/internal.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "proto/clock.h"
+#include "kernels/runner/fill.h"
+#include "kernels/runner/parallel.h"
 
 static const uint64_t cools_ns = 10000000; /* without work; then clocks have to be brought up again */
 
 /* ---- parallel work on the arrays ---- */
-
-struct parallel {
-	_Atomic size_t next;
-	size_t count;
-	uint64_t until_ns; /* 0: to the end */
-	atomic_bool ended; /* it passed before all was done */
-	void (*piece)(void *context, size_t index);
-	void *context;
-};
-
-static void parallel_work(void *context, uint32_t worker)
-{
-	(void)worker;
-	struct parallel *parallel = context;
-	for (;;) {
-		size_t index = atomic_fetch_add(&parallel->next, 1);
-		if (index >= parallel->count)
-			return;
-		if (parallel->until_ns != 0 && ft_monotonic_ns() >= parallel->until_ns) {
-			atomic_store(&parallel->ended, true);
-			return;
-		}
-		parallel->piece(parallel->context, index);
-	}
-}
 
 /* Work that began then has just ended. */
 void cpu_note_work(struct cpu *cpu, uint64_t began_ns)
@@ -51,114 +26,12 @@ void cpu_note_work(struct cpu *cpu, uint64_t began_ns)
 void cpu_in_parallel(struct cpu *cpu, size_t count, void (*piece)(void *context, size_t index), void *context)
 {
 	uint64_t began = ft_clock_ns();
-	struct parallel parallel = {
-	        .count = count, .until_ns = cpu->until_ns, .piece = piece, .context = context};
-	atomic_init(&parallel.next, 0);
-	if (count > 1)
-		ft_pool_run(cpu->pool, ft_pool_threads(cpu->pool), parallel_work, &parallel);
-	else
-		parallel_work(&parallel, 0);
-	cpu->ended = cpu->ended || atomic_load(&parallel.ended);
+	if (!ft_parallel(cpu->pool, cpu->until_ns, count, piece, context))
+		cpu->ended = true;
 	cpu_note_work(cpu, began);
 }
 
 /* ---- filling ---- */
-
-static uint64_t mix(uint64_t z)
-{
-	z += 0x9e3779b97f4a7c15U;
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-	return z ^ (z >> 31);
-}
-
-/* In (-2, 2), never 0. */
-static double uniform(uint64_t random)
-{
-	return ((double)(random >> 11) + 0.5) * 0x1p-51 - 2;
-}
-
-/* By Box and Muller. */
-static double normal(uint64_t random)
-{
-	const double first = ((double)(random >> 32) + 0.5) * 0x1p-32;
-	const double second = (double)(random & UINT32_MAX) * 0x1p-32;
-	return sqrt(-2 * log(first)) * cos(2 * M_PI * second);
-}
-
-/* An element in one of the odd rows, of one that is drawn. Squares stay within f32's range, and sums of a million
- * too. */
-static double odd_element(enum ft_dtype type, uint64_t kind, uint64_t random, double value)
-{
-	const bool half = type == FT_F16;
-	switch (kind % 6) {
-	case 0: /* wide: from far below 1 to far above in one row */
-		return ldexp(value, half ? (int)(random % 21) - 10 : (int)(random % 41) - 20);
-	case 1: /* large */
-		return value * (half ? 0x1p14 : 1e12);
-	case 2: /* tiny: eps decides; subnormal in f16 */
-		return value * (half ? 0x1p-20 : 1e-15);
-	case 3: /* few that are not zero */
-		return random % 16 == 0 ? value : 0;
-	case 4: /* zero */
-		return 0;
-	default: /* far from 0, beside how they differ */
-		return 1000 + value;
-	}
-}
-
-struct fill {
-	const struct ft_tensor *tensor;
-	bool even;  /* no odd rows: what is timed is ordinary */
-	char *data; /* row 0 */
-	size_t first, rows, rows_a_piece;
-	uint64_t seed;
-};
-
-static double element(const struct fill *fill, size_t row, size_t column, uint64_t random)
-{
-	switch (fill->tensor->fill) {
-	case FT_FILL_ZEROS:
-		return 0;
-	case FT_FILL_INDEX:
-		return (double)column;
-	case FT_FILL_NORMAL:
-		return normal(random);
-	case FT_FILL_UNIFORM:
-		return (double)(random >> 11) * 0x1p-53;
-	case FT_FILL_ROWS:
-		if (!fill->even && row < ODD_ROWS)
-			return odd_element(fill->tensor->type, row, mix(random), uniform(random));
-		break;
-	case FT_FILL_NUMBERS:
-	case FT_FILL_BITS:
-		break;
-	}
-	return uniform(random);
-}
-
-static void store(const struct fill *fill, size_t row, size_t column, uint64_t random)
-{
-	const struct ft_tensor *tensor = fill->tensor;
-	const size_t size = ft_dtype_size(tensor->type), at = row * tensor->stride + column;
-	if (tensor->fill == FT_FILL_BITS)
-		memcpy(fill->data + at * size, &random, size);
-	else
-		ft_store(tensor->type, fill->data, at, element(fill, row, column, random));
-}
-
-static void fill_piece(void *context, size_t index)
-{
-	const struct fill *fill = context;
-	const struct ft_tensor *tensor = fill->tensor;
-	size_t first = fill->first + index * fill->rows_a_piece, end = fill->first + fill->rows;
-	end = end - first > fill->rows_a_piece ? first + fill->rows_a_piece : end;
-	for (size_t row = first; row < end; row++) {
-		uint64_t state = mix(fill->seed ^ mix(row));
-		for (size_t i = 0; i < tensor->length; i++)
-			store(fill, row, i, mix(state + i));
-	}
-}
 
 size_t cpu_rows_a_piece(const struct array *array)
 {
@@ -168,14 +41,14 @@ size_t cpu_rows_a_piece(const struct array *array)
 
 static void fill_rows(struct cpu *cpu, uint32_t tensor, char *data, bool even, size_t first, size_t rows)
 {
-	struct fill fill = {.tensor = &cpu->tensors.tensor[tensor],
+	struct ft_fill_rows fill = {.tensor = &cpu->tensors.tensor[tensor],
 	        .even = even,
 	        .data = data,
 	        .first = first,
 	        .rows = rows,
 	        .rows_a_piece = cpu_rows_a_piece(&cpu->array[tensor]),
-	        .seed = mix(cpu->seed) ^ mix(tensor)};
-	cpu_in_parallel(cpu, (rows + fill.rows_a_piece - 1) / fill.rows_a_piece, fill_piece, &fill);
+	        .seed = ft_fill_seed(cpu->seed, tensor)};
+	cpu_in_parallel(cpu, (rows + fill.rows_a_piece - 1) / fill.rows_a_piece, ft_fill_piece, &fill);
 }
 
 void cpu_fill_rows(struct cpu *cpu, uint32_t tensor, size_t first, size_t rows)
@@ -330,12 +203,12 @@ static void fill_even(struct cpu *cpu, uint32_t tensor, char *data)
 	}
 	flat.rows = 1;
 	flat.length = flat.stride = least / size;
-	fill_piece(&(struct fill){.tensor = &flat,
-	                   .even = true,
-	                   .data = data,
-	                   .rows = 1,
-	                   .rows_a_piece = 1,
-	                   .seed = mix(~cpu->seed) ^ mix(tensor)},
+	ft_fill_piece(&(struct ft_fill_rows){.tensor = &flat,
+	                      .even = true,
+	                      .data = data,
+	                      .rows = 1,
+	                      .rows_a_piece = 1,
+	                      .seed = ft_fill_seed(~cpu->seed, tensor)},
 	        0);
 	for (size_t done = least; done < array->data; done += least)
 		memcpy(data + done, data, array->data - done < least ? array->data - done : least);

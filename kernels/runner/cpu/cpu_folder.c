@@ -15,22 +15,13 @@
 
 #include "kernels/code_file.h"
 #include "kernels/runner/cpu/cpu_build.h"
+#include "kernels/runner/cpu/expect.h"
 #include "kernels/runner/cpu/internal.h"
 #include "proto/clock.h"
 
 enum { PARTS = 8 /* of the blocks, for each thread: who is done early takes more */ };
 
 typedef void block_function(void *const *argument, const int64_t *block);
-typedef void reference_function(int64_t first, int64_t last, void *const *argument);
-
-union cell {
-	int32_t i32;
-	uint32_t u32;
-	int64_t i64;
-	uint64_t u64;
-	float f32;
-	double f64;
-};
 
 /* A config for a problem: how it is launched, and what of. */
 struct plan {
@@ -39,37 +30,14 @@ struct plan {
 	struct ft_error error;
 	struct ft_defines defines;
 	struct ft_folder_launch launch;
-	union cell cell[FT_FOLDER_STEPS_MAX][FT_FOLDER_ARGUMENTS_MAX];
+	union ft_cell cell[FT_FOLDER_STEPS_MAX][FT_FOLDER_ARGUMENTS_MAX];
 	void *library;
 	block_function *function[FT_FOLDER_STEPS_MAX];
 };
 
 struct cpu_folder {
 	struct cpu_build build;
-	void *reference; /* a library */
 };
-
-static void set_cell(union cell *cell, const struct ft_folder_argument *argument)
-{
-	switch (argument->type) {
-	case FT_SCALAR_I32:
-		cell->i32 = (int32_t)argument->number;
-		break;
-	case FT_SCALAR_U32:
-		cell->u32 = (uint32_t)argument->number;
-		break;
-	case FT_SCALAR_I64:
-	case FT_SCALAR_U64:
-		cell->i64 = argument->number;
-		break;
-	case FT_SCALAR_F32:
-		cell->f32 = (float)argument->real;
-		break;
-	case FT_SCALAR_F64:
-		cell->f64 = argument->real;
-		break;
-	}
-}
 
 /* ---- a launch ---- */
 
@@ -86,7 +54,7 @@ static void resolve(const struct ft_kernel_cpu *code, const struct ft_problem *p
 	for (uint32_t i = 0; i < plan->launch.count; i++) {
 		const struct ft_folder_arguments *arguments = &plan->launch.step[i].arguments;
 		for (uint32_t j = 0; j < arguments->count; j++)
-			set_cell(&plan->cell[i][j], &arguments->argument[j]);
+			ft_cell_set(&plan->cell[i][j], &arguments->argument[j]);
 	}
 }
 
@@ -186,14 +154,6 @@ struct ft_kernel_cpu *cpu_folder_code(
 
 /* ---- a sweep ---- */
 
-static void *load(const char *path, struct ft_error *error)
-{
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library)
-		ft_fail(error, FT_E_UNAVAILABLE, "it cannot be loaded: %s", dlerror());
-	return library;
-}
-
 int cpu_folder_open(struct cpu *cpu, struct ft_error *error)
 {
 	struct cpu_folder *own = calloc(1, sizeof(*own));
@@ -223,8 +183,6 @@ void cpu_folder_close(struct cpu *cpu)
 		if (plan->library)
 			dlclose(plan->library);
 	}
-	if (own->reference)
-		dlclose(own->reference);
 	cpu_build_close(&own->build);
 	free(own);
 	cpu->folder = NULL;
@@ -277,7 +235,7 @@ static int take_library(struct cpu *cpu, size_t index, struct ft_built *built)
 	snprintf(path, sizeof(path), "%s/%zu.so", cpu->folder->build.where, index);
 	if (hash_library(path, plan, built->code, &built->error) < 0)
 		return -1;
-	plan->library = load(path, &built->error);
+	plan->library = ft_expect_load(path, &built->error);
 	(void)unlink(path);
 	if (!plan->library)
 		return -1;
@@ -317,106 +275,15 @@ int cpu_folder_build_wait(struct cpu *cpu, struct ft_built *built, struct ft_err
 
 /* ---- the reference ---- */
 
-/* All elements of one, packed, in cells of 8 bytes: float64, or int64 of integers. */
-static void load_cells(const struct ft_tensor *tensor, const void *data, union cell *to)
-{
-	for (uint64_t row = 0; row < tensor->rows; row++) {
-		for (uint64_t i = 0; i < tensor->length; i++) {
-			uint64_t at = row * tensor->stride + i;
-			if (tensor->type == FT_I64)
-				to->i64 = ((const int64_t *)data)[at];
-			else if (ft_dtype_is_integer(tensor->type))
-				to->i64 = (int64_t)ft_load(tensor->type, data, at);
-			else
-				to->f64 = ft_load(tensor->type, data, at);
-			to++;
-		}
-	}
-}
-
-struct expect {
-	reference_function *function;
-	void *argument[FT_FOLDER_ARGUMENTS_MAX];
-	uint64_t rows, at_once;
-};
-
-static void expect_piece(void *context, size_t index)
-{
-	const struct expect *expect = context;
-	const uint64_t first = index * expect->at_once;
-	const uint64_t left = expect->rows - first;
-	expect->function((int64_t)first,
-	        (int64_t)(left > expect->at_once ? first + expect->at_once : expect->rows), expect->argument);
-}
-
-static int compile_reference(
-        struct cpu *cpu, const struct ft_folder_reference *reference, struct ft_error *error)
-{
-	struct cpu_folder *own = cpu->folder;
-	struct cc_done done;
-	char path[320];
-	if (cpu_build_reference(&own->build, 0, reference, "reference.so", error) < 0)
-		return -1;
-	int got = cc_wait(own->build.cc, cpu->backend.deadline_ns, &done, error);
-	if (got != 1)
-		return got == 0 ? ft_fail(error, FT_E_SYSTEM, "the reference was not compiled") : got;
-	if (done.failed)
-		return ft_fail(error, FT_E_UNAVAILABLE, "the reference: %s", done.error.message);
-	snprintf(path, sizeof(path), "%s/reference.so", own->build.where);
-	own->reference = load(path, error);
-	return own->reference ? 0 : -1;
-}
-
-static int expect(struct cpu *cpu, const struct ft_folder_reference *reference, union cell **cells,
-        struct ft_error *error)
-{
-	union cell number[FT_FOLDER_ARGUMENTS_MAX];
-	struct expect all = {.rows = reference->rows};
-	bool whole = false;
-	*(void **)&all.function = dlsym(cpu->folder->reference, "flytune_reference");
-	for (uint32_t i = 0; i < cpu->tensors.count; i++) {
-		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
-		const struct array *array = &cpu->array[i];
-		cells[i] = calloc(tensor->rows * tensor->length + 1, sizeof(**cells));
-		if (!cells[i])
-			return ft_fail(
-			        error, FT_E_MEMORY, "no memory for what the reference reads and writes");
-		if (array->kept || cpu_is_input(tensor->role))
-			load_cells(tensor, array->kept ? array->kept : array->verified, cells[i]);
-		/* Rows that are written already are read, maybe, for others. */
-		whole = whole || tensor->role == FT_INOUT;
-	}
-	for (uint32_t i = 0; i < reference->arguments.count; i++) {
-		const struct ft_folder_argument *argument = &reference->arguments.argument[i];
-		set_cell(&number[i], argument);
-		all.argument[i] = argument->is_buffer ? (void *)cells[argument->buffer] : (void *)&number[i];
-	}
-	all.at_once = whole ? all.rows : all.rows / ((uint64_t)PARTS * ft_pool_threads(cpu->pool)) + 1;
-	cpu_in_parallel(cpu, (all.rows + all.at_once - 1) / all.at_once, expect_piece, &all);
-	return cpu->ended ? FT_BACKEND_ENDED : 0;
-}
-
 int cpu_folder_expect(struct cpu *cpu, const struct ft_problem *problem, struct ft_error *error)
 {
-	struct ft_folder_reference reference;
-	union cell *cells[FT_TENSORS_MAX] = {0};
-	if (ft_folder_reference(cpu->folder->build.folder, problem, &reference, error) < 0)
-		return -1;
-	if (!reference.file)
-		return ft_fail(error, FT_E_UNAVAILABLE, "the CPU runner needs a reference in C");
-	int code = compile_reference(cpu, &reference, error);
-	if (code == 0)
-		code = expect(cpu, &reference, cells, error);
-	for (uint32_t i = 0; i < FT_TENSORS_MAX; i++) {
-		const struct ft_tensor *tensor = &cpu->tensors.tensor[i];
-		if (code != 0 || !cells[i] || !cpu_is_output(tensor->role)) {
-			free(cells[i]);
-			continue;
-		}
-		for (uint64_t j = 0; j < tensor->rows * tensor->length && ft_dtype_is_integer(tensor->type);
-		        j++)
-			cells[i][j].f64 = (double)cells[i][j].i64;
-		cpu->array[i].want = &cells[i]->f64;
-	}
+	const void *data[FT_TENSORS_MAX];
+	double *want[FT_TENSORS_MAX];
+	for (uint32_t i = 0; i < cpu->tensors.count; i++)
+		data[i] = cpu->array[i].kept ? cpu->array[i].kept : cpu->array[i].verified;
+	int code = ft_expect(
+	        &cpu->folder->build, problem, &cpu->tensors, data, cpu->pool, cpu->until_ns, want, error);
+	for (uint32_t i = 0; i < cpu->tensors.count; i++)
+		cpu->array[i].want = want[i];
 	return code;
 }

@@ -8,6 +8,7 @@
 
 #include "kernels/compare.h"
 #include "kernels/runner/cpu/cpu_folder.h"
+#include "kernels/runner/fill.h"
 #include "proto/clock.h"
 
 static void pin(struct cpu *cpu)
@@ -36,7 +37,7 @@ static void estimate(struct cpu *cpu)
 	const struct array *output = &cpu->array[ft_tensors_find(&cpu->tensors, FT_OUTPUT)];
 	const size_t rows = cpu_rows_a_piece(input);
 	const size_t pieces = cpu->m / rows, threads = ft_pool_threads(cpu->pool);
-	const size_t at = (ODD_ROWS / rows + 1) * rows; /* behind the odd rows */
+	const size_t at = (FT_FILL_ODD_ROWS / rows + 1) * rows; /* behind the odd rows */
 	struct ft_worst worst = {0};
 	uint64_t hash;
 	if (pieces < PIECES_LEAST || at + rows > cpu->m)

@@ -15,7 +15,6 @@ enum {
 	POISON = 0xff, /* NaN in every type */
 	MEBIBYTE = 1 << 20,
 	PIECE = 1 << 20, /* bytes of a chunk of parallel work */
-	ODD_ROWS = 32,   /* the first rows hold the odd magnitudes, where a kernel wants such */
 	PAGE = 4096,
 	LINE = 64,       /* bytes, of a cache */
 	COLD_LEAST = 4,  /* caches that the arrays to time with are as large as, at the least */

@@ -1,3 +1,4 @@
+#include "kernels/runner/gpu/gpu_folder.h"
 #include "kernels/runner/gpu/internal.h"
 
 #include <inttypes.h>
@@ -137,6 +138,35 @@ static int open_backend(struct ft_backend *self, struct ft_error *error)
 	return gpu_pool_open(&gpu->pool, 0, error);
 }
 
+const struct ft_kernel_gpu *gpu_find_built_in(const char *name)
+{
+	unsigned i = 0;
+
+	while (ft_kernels_gpu[i] && strcmp(ft_kernels_gpu[i]->name, name) != 0)
+		i++;
+	return ft_kernels_gpu[i];
+}
+
+const struct ft_kernel_gpu *gpu_find_code(const struct gpu *gpu, const char *name)
+{
+	for (size_t i = 0; i < gpu->adopted_count; i++)
+		if (strcmp(gpu->adopted[i]->name, name) == 0)
+			return gpu->adopted[i];
+	return gpu_find_built_in(name);
+}
+
+static int adopt(struct ft_backend *self, const struct ft_folder *folder, struct ft_error *error)
+{
+	struct gpu *gpu = gpu_of(self);
+
+	gpu_headers(gpu->compiler_path, gpu->headers, sizeof gpu->headers);
+	gpu->adopted[gpu->adopted_count] = gpu_folder_code(folder, gpu->headers, error);
+	if (!gpu->adopted[gpu->adopted_count])
+		return -1;
+	gpu->adopted_count++;
+	return 0;
+}
+
 static void finish(struct ft_backend *self);
 
 static void close_backend(struct ft_backend *self)
@@ -145,6 +175,8 @@ static void close_backend(struct ft_backend *self)
 
 	if (gpu->sweeping)
 		finish(self);
+	while (gpu->adopted_count > 0)
+		free(gpu->adopted[--gpu->adopted_count]);
 	gpu_code_free(&gpu->check);
 	gpu_pool_close(gpu->pool);
 	gpu->pool = NULL;
@@ -154,12 +186,11 @@ static void close_backend(struct ft_backend *self)
 
 static void source_hash(struct ft_backend *self, const char *kernel, char hash[FT_HASH_SIZE])
 {
-	const struct ft_kernel_gpu *code = ft_kernels_gpu[gpu_find_kernel(kernel)];
+	const struct ft_kernel_gpu *code = gpu_find_code(gpu_of(self), kernel);
 
-	(void)self;
 	hash[0] = '\0';
 	if (code)
-		gpu_hash_text((const char *[]){kernel, code->source}, 2, hash);
+		gpu_hash_text((const char *[]){kernel, code->hash ? code->hash : code->source.text}, 2, hash);
 }
 
 static void finish(struct ft_backend *self)
@@ -170,6 +201,7 @@ static void finish(struct ft_backend *self)
 		pthread_join(gpu->setup, NULL);
 	gpu->setup_runs = false;
 	gpu_code_writer_close(gpu->code_writer);
+	gpu_host_finish(gpu);
 	/* What is still being compiled belongs to members that go away now. */
 	gpu_pool_drop(gpu->pool);
 	if (!gpu->current && gpu->arena)
@@ -241,6 +273,7 @@ struct ft_backend *gpu_backend_new(void)
 	        .open = open_backend,
 	        .close = close_backend,
 	        .source = source_hash,
+	        .adopt = adopt,
 	        .prepare = gpu_prepare,
 	        .build_start = gpu_build_start,
 	        .build_wait = gpu_build_wait,

@@ -14,11 +14,11 @@ const char hip_rtc_name[] = "nvrtc";
 		"cu" cuda, offsetof(struct hip, part) + (index) * sizeof(void (*)(void)) \
 	}
 
-enum { PART_RETAIN, PART_SET_CURRENT, PART_INSTANTIATE, PART_ERROR };
+enum { PART_RETAIN, PART_SET_CURRENT, PART_INSTANTIATE, PART_ERROR, PART_SET_ATTRIBUTE };
 
 static const struct hip_symbol symbols[] = {PART("DevicePrimaryCtxRetain", PART_RETAIN),
         PART("CtxSetCurrent", PART_SET_CURRENT), PART("GraphInstantiateWithFlags", PART_INSTANTIATE),
-        PART("GetErrorString", PART_ERROR), HIP_CALLS(SYMBOL)};
+        PART("GetErrorString", PART_ERROR), PART("FuncSetAttribute", PART_SET_ATTRIBUTE), HIP_CALLS(SYMBOL)};
 
 /* A device's primary context is retained by the first call and kept until the process ends. */
 static hip_error set_device(const struct hip *hip, int device)
@@ -33,6 +33,15 @@ static hip_error instantiate(const struct hip *hip, hip_graph_exec *exec, hip_gr
 {
 	return ((hip_error(*)(hip_graph_exec *, hip_graph, unsigned long long))hip->part[PART_INSTANTIATE])(
 	        exec, graph, 0);
+}
+
+/* More than 48 KiB is asked for. */
+static hip_error allow_shared(const struct hip *hip, hip_function function, int bytes)
+{
+	enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+
+	return ((hip_error(*)(hip_function, int, int))hip->part[PART_SET_ATTRIBUTE])(
+	        function, MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
 }
 
 static const char *error_string(const struct hip *hip, hip_error error)
@@ -73,6 +82,7 @@ int hip_load(struct hip *hip, struct ft_error *error)
 	                [HIP_FUNCTION_REGISTERS] = 4},
 	        .set_device = set_device,
 	        .instantiate = instantiate,
+	        .allow_shared = allow_shared,
 	        .error_string = error_string,
 	};
 

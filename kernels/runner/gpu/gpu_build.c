@@ -16,9 +16,13 @@ static int tell(struct gpu *gpu, const struct ft_built *built, struct ft_error *
 	return 0;
 }
 
-static void describe(const struct gpu_code *code, struct ft_built *built)
+static void describe(const struct member *member, struct ft_built *built)
 {
+	const struct gpu_code *code = &member->code;
+
 	memcpy(built->code, code->hash, sizeof built->code);
+	if (member->how[0])
+		gpu_hash_text((const char *[]){code->hash, member->how}, 2, built->code);
 	built->registers = code->registers;
 	built->spills = code->spills;
 	built->build_ns = code->build_ns;
@@ -79,6 +83,8 @@ static int tell_twin(struct gpu *gpu, size_t index, const struct ft_built *twin,
 	gpu->member[index].follows = 0;
 	if (!built.failed && copy_code(&gpu->member[twin->index].code, &gpu->member[index].code, error) < 0)
 		return -1;
+	if (!built.failed)
+		describe(&gpu->member[index], &built);
 	return tell(gpu, &built, error);
 }
 
@@ -93,15 +99,22 @@ int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *erro
 	unsigned fault = fault_of(config);
 	size_t count = 0;
 
-	gpu_kernel_options(gpu->code, &gpu->problem, &gpu->traits, config, &options);
+	if (gpu_kernel_options(gpu->code, &gpu->problem, &gpu->traits, config, &options, &built.error) < 0 ||
+	        gpu->code->launch(
+	                gpu->code, &gpu->problem, &gpu->traits, config, &member->launch, &built.error) < 0) {
+		built.failed = true;
+		return tell(gpu, &built, error);
+	}
 	if (fault)
 		snprintf(options.text[options.count++], sizeof options.text[0], "-DFT_FAULT=%u", fault);
-	gpu->code->launch(&gpu->problem, &gpu->traits, config, &member->launch);
-	snprintf(member->launch_text, sizeof member->launch_text, "block=%u rows=%u blocks=%u",
-	        member->launch.block, member->launch.rows, member->launch.blocks_limit);
+	if (member->launch.rows > 0)
+		snprintf(member->launch_text, sizeof member->launch_text, "block=%u rows=%u blocks=%u",
+		        member->launch.step[0].block[0], member->launch.rows, member->launch.blocks_limit);
+	else
+		gpu_hash_launch(&member->launch, member->how);
 	for (; count < options.count; count++)
 		text[count] = options.text[count];
-	text[count] = gpu->code->source;
+	text[count] = gpu->code->hash ? gpu->code->hash : gpu->code->source.text;
 	text[count + 1] = gpu->builder;
 	text[count + 2] = member->launch_text;
 	gpu_hash_text(text, count + 3, member->key);
@@ -113,16 +126,16 @@ int gpu_build_start(struct ft_backend *self, size_t index, struct ft_error *erro
 	}
 	if (twin < gpu->count) {
 		built.index = twin;
-		describe(&gpu->member[twin].code, &built);
+		describe(&gpu->member[twin], &built);
 		return tell_twin(gpu, index, &built, error);
 	}
 	if (gpu->code_dir[0] && gpu_code_load(gpu->code_dir, member->key, &member->code)) {
 		built.cached = true;
-		describe(&member->code, &built);
+		describe(member, &built);
 		return tell(gpu, &built, error);
 	}
-	if (gpu_pool_submit(gpu->pool, member, 2 * gpu->source + GPU_SOURCE_KERNEL, gpu->traits.arch, text,
-	            options.count, error) < 0)
+	if (gpu_pool_submit(
+	            gpu->pool, member, &gpu->code->source, gpu->traits.arch, text, options.count, error) < 0)
 		return -1;
 	member->compiling = true;
 	return 0;
@@ -169,18 +182,19 @@ static int take_member(
 		member->code.size = compiled->size;
 		member->code.build_ns = compiled->build_ns;
 		compiled->data = NULL;
-		if (gpu_code_inspect(&member->code, gpu->code->symbol, compiled->log, member->launch_text,
-		            &built->error) < 0) {
+		if (gpu_code_inspect(&member->code, member->launch.step[0].symbol, compiled->log,
+		            member->launch_text, &built->error) < 0) {
 			built->failed = true;
 			gpu_code_free(&member->code);
 		} else {
 			if (!member->code.target[0])
 				snprintf(member->code.target, sizeof member->code.target, "%s",
 				        gpu->traits.arch);
-			gpu_launch_about(gpu->code, &gpu->problem, &gpu->traits, &gpu->config[built->index],
-			        gpu->builder, &launch);
-			keep(gpu, member->key, &member->code, &launch);
-			describe(&member->code, built);
+			if (gpu->code->arguments)
+				gpu_launch_about(
+				        gpu->code, &gpu->traits, &member->launch, gpu->builder, &launch);
+			keep(gpu, member->key, &member->code, gpu->code->arguments ? &launch : NULL);
+			describe(member, built);
 		}
 	}
 	free(compiled->data);

@@ -21,13 +21,21 @@
 #include "kernels/runner/gpu/pipe_io.h"
 #include "proto/clock.h"
 
-enum { ANSWER_MAX = 64 << 20, WORDS_MAX = 1 << 16, MAGIC = 0x66740001, WORKERS_MAX = 16 };
+enum {
+	ANSWER_MAX = 64 << 20,
+	WORDS_MAX = 1 << 16,     /* bytes of options */
+	QUESTION_MAX = 32 << 20, /* of all texts */
+	INCLUDES_MAX = 64,
+	PIPE_BYTES = 1 << 20, /* a question that fits into its pipe is not waited for */
+	MAGIC = 0x66740002,
+	WORKERS_MAX = 16
+};
 
+/* Behind it come texts, each with its NUL: the options, the source's name and itself, then each include's name and itself. */
 struct question {
 	uint32_t magic;
-	uint32_t source;
-	uint32_t options;
-	uint32_t size; /* of the options' text, each with its NUL */
+	uint32_t options, includes;
+	uint32_t size; /* of all texts */
 };
 
 struct answer {
@@ -42,7 +50,9 @@ struct work {
 	struct work *next;
 	void *tag;
 	char target[64];
+	const struct ft_gpu_source *source;
 	struct question question;
+	size_t options_size;
 	char text[]; /* the options */
 };
 
@@ -57,31 +67,6 @@ struct gpu_pool {
 	struct worker worker[GPU_WORKERS_MAX];
 	struct work *first, **last;
 };
-
-unsigned gpu_find_kernel(const char *name)
-{
-	unsigned i = 0;
-
-	while (ft_kernels_gpu[i] && strcmp(ft_kernels_gpu[i]->name, name) != 0)
-		i++;
-	return i;
-}
-
-static const char *gpu_source_text(unsigned source)
-{
-	const struct ft_kernel_gpu *kernel = ft_kernels_gpu[source / 2];
-
-	return source % 2 == GPU_SOURCE_KERNEL ? kernel->source : kernel->check;
-}
-
-static unsigned count_sources(void)
-{
-	unsigned kernels = 0;
-
-	while (ft_kernels_gpu[kernels])
-		kernels++;
-	return 2 * kernels;
-}
 
 void gpu_clear_environment(void)
 {
@@ -110,11 +95,21 @@ static int reply(int descriptor, const struct answer *answer, const void *code, 
 	        : 0;
 }
 
+/* The next of the texts; "" behind the last. */
+static const char *next_text(const char **text, const char *end)
+{
+	const char *this = *text < end ? *text : "";
+
+	*text += *text < end ? strlen(*text) + 1 : 0;
+	return this;
+}
+
 static int compile(
         int descriptor, const struct hip_rtc *rtc, const struct question *question, const char *text)
 {
 	struct answer answer = {.magic = MAGIC, .failed = 1};
-	const char *option[GPU_OPTIONS_MAX];
+	const char *option[GPU_OPTIONS_MAX], *include_name[INCLUDES_MAX], *include[INCLUDES_MAX];
+	const char *const end = text + question->size;
 	hip_program program = NULL;
 	uint64_t begin = ft_monotonic_ns();
 	char *log = NULL, *code = NULL;
@@ -122,12 +117,15 @@ static int compile(
 	size_t size;
 	int sent;
 
-	for (uint32_t i = 0; i < question->options; i++) {
-		option[i] = text;
-		text += strlen(text) + 1;
+	for (uint32_t i = 0; i < question->options; i++)
+		option[i] = next_text(&text, end);
+	const char *name = next_text(&text, end), *source = next_text(&text, end);
+
+	for (uint32_t i = 0; i < question->includes; i++) {
+		include_name[i] = next_text(&text, end);
+		include[i] = next_text(&text, end);
 	}
-	failed = rtc->CreateProgram(&program, gpu_source_text(question->source),
-	        question->source % 2 == GPU_SOURCE_KERNEL ? "kernel.hip" : "check.hip", 0, NULL, NULL);
+	failed = rtc->CreateProgram(&program, source, name, (int)question->includes, include, include_name);
 	if (!failed)
 		failed = rtc->CompileProgram(program, (int)question->options, option);
 	if (program && rtc->GetProgramLogSize(program, &size) == 0 && size > 0 && (log = malloc(size + 1))) {
@@ -155,8 +153,8 @@ static int compile(
 
 int gpu_worker_main(void)
 {
-	static char text[WORDS_MAX]; /* one process, one job */
 	struct question question;
+	char *text = NULL;
 	struct hip_rtc rtc;
 	struct ft_error error;
 	int out = dup(STDOUT_FILENO), ignored;
@@ -170,8 +168,10 @@ int gpu_worker_main(void)
 	if (loaded && rtc.Wake)
 		rtc.Wake(&ignored);
 	while (pipe_read_all(STDIN_FILENO, &question, sizeof question) == 0) {
-		if (question.magic != MAGIC || question.size > sizeof text ||
-		        question.options > GPU_OPTIONS_MAX || question.source >= count_sources() ||
+		free(text);
+		if (question.magic != MAGIC || question.size > QUESTION_MAX ||
+		        question.options > GPU_OPTIONS_MAX || question.includes > INCLUDES_MAX ||
+		        !(text = calloc(1, (size_t)question.size + 1)) ||
 		        pipe_read_all(STDIN_FILENO, text, question.size) < 0)
 			return 1;
 		if (!loaded) {
@@ -284,6 +284,7 @@ static int start_worker(struct worker *worker, struct ft_error *error)
 	}
 	close(to[0]);
 	close(from[1]);
+	(void)fcntl(to[1], F_SETPIPE_SZ, PIPE_BYTES); /* as large as it may be, else as it is */
 	*worker = (struct worker){.pid = pid, .to = to[1], .from = from[0], .words = words};
 	return 0;
 failed:
@@ -298,28 +299,54 @@ failed:
 	return -1;
 }
 
-int gpu_pool_submit(struct gpu_pool *pool, void *tag, unsigned source, const char *target,
+int gpu_pool_submit(struct gpu_pool *pool, void *tag, const struct ft_gpu_source *source, const char *target,
         const char *const *option, unsigned options, struct ft_error *error)
 {
-	size_t size = 0;
+	size_t size = 0, all = strlen(source->name) + 1 + strlen(source->text) + 1;
 	struct work *work;
 	char *at;
 
 	for (unsigned i = 0; i < options; i++)
 		size += strlen(option[i]) + 1;
+	for (uint32_t i = 0; i < source->include_count; i++)
+		all += strlen(source->include_name[i]) + 1 + strlen(source->include[i]) + 1;
 	if (options > GPU_OPTIONS_MAX || size > WORDS_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE, "too many options for a compiler");
+	if (source->include_count > INCLUDES_MAX || size + all > QUESTION_MAX)
+		return ft_fail(error, FT_E_BAD_VALUE, "the sources are too large for a compiler");
 	work = calloc(1, sizeof *work + size);
 	if (!work)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
 	work->tag = tag;
 	snprintf(work->target, sizeof work->target, "%s", target);
-	work->question = (struct question){MAGIC, source, options, (uint32_t)size};
+	work->source = source;
+	work->options_size = size;
+	work->question = (struct question){MAGIC, options, source->include_count, (uint32_t)(size + all)};
 	at = work->text;
 	for (unsigned i = 0; i < options; i++)
 		at = stpcpy(at, option[i]) + 1;
 	*pool->last = work;
 	pool->last = &work->next;
+	return 0;
+}
+
+static int send_text(int descriptor, const char *text)
+{
+	return pipe_write_all(descriptor, text, strlen(text) + 1);
+}
+
+static int ask(int descriptor, const struct work *work)
+{
+	const struct ft_gpu_source *source = work->source;
+
+	if (pipe_write_all(descriptor, &work->question, sizeof work->question) < 0 ||
+	        pipe_write_all(descriptor, work->text, work->options_size) < 0 ||
+	        send_text(descriptor, source->name) < 0 || send_text(descriptor, source->text) < 0)
+		return -1;
+	for (uint32_t i = 0; i < source->include_count; i++)
+		if (send_text(descriptor, source->include_name[i]) < 0 ||
+		        send_text(descriptor, source->include[i]) < 0)
+			return -1;
 	return 0;
 }
 
@@ -343,9 +370,8 @@ static int hand_out(struct gpu_pool *pool, struct ft_error *error)
 			pool->last = &pool->first;
 		worker->busy = work;
 		any = true;
-		/* If it is dead by now, reading from it will say so. A question fits into a pipe. */
-		if (pipe_write_all(worker->to, &work->question, sizeof work->question) == 0)
-			pipe_write_all(worker->to, work->text, work->question.size);
+		/* If it is dead by now, reading from it will say so. */
+		(void)ask(worker->to, work);
 	}
 	return 0;
 }

@@ -9,14 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/error.h"
+#include "kernels/kernel.h"
 
-enum { GPU_WORKERS_MAX = 32, GPU_OPTIONS_MAX = 32 };
-
-/* The sources that are embedded in the program: of kernel i in ft_kernels_gpu, 2 * i and one of these. */
-enum { GPU_SOURCE_KERNEL, GPU_SOURCE_CHECK };
-/* Which of ft_kernels_gpu; that of its end if there is no such kernel. */
-unsigned gpu_find_kernel(const char *name);
+enum { GPU_WORKERS_MAX = 32, GPU_OPTIONS_MAX = 48 };
 
 struct gpu_compiled {
 	void *tag; /* of gpu_pool_submit */
@@ -35,8 +30,9 @@ struct gpu_pool;
 int gpu_pool_open(struct gpu_pool **pool, unsigned workers, struct ft_error *error);
 /* Ends what is being compiled, too. */
 void gpu_pool_close(struct gpu_pool *pool);
-/* Queues one. `target` is for words in an error: "this compiler does not know gfx1201". */
-int gpu_pool_submit(struct gpu_pool *pool, void *tag, unsigned source, const char *target,
+/* Queues one; the source is the caller's until it was waited for or dropped, the rest is copied. `target` is for words in an error:
+ * "this compiler does not know gfx1201". */
+int gpu_pool_submit(struct gpu_pool *pool, void *tag, const struct ft_gpu_source *source, const char *target,
         const char *const *option, unsigned options, struct ft_error *error);
 /* Waits for one: 1 and it, 0 if nothing is pending, -1 if no process can be started, FT_BACKEND_ENDED when `until_ns` has
  * come, monotonic; 0: never. */

@@ -12,6 +12,7 @@
 #include "kernels/host.h"
 #include "kernels/runner/gpu/backend_gpu.h"
 #include "kernels/runner/gpu/gpu_compiler.h"
+#include "kernels/runner/gpu/gpu_folder.h"
 #include "kernels/runner/gpu/hip.h"
 #include "proto/clock.h"
 
@@ -21,8 +22,9 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
 struct request {
 	const struct ft_kernel *kernel;
-	unsigned source;                  /* of ft_kernels_gpu */
-	const struct ft_kernel_gpu *code; /* that one */
+	const struct ft_kernel_gpu *code; /* that one's */
+	struct ft_folder *folder;         /* that it is of; NULL: it is built in */
+	struct ft_kernel_gpu *made;       /* of that one */
 	struct ft_problem problem;        /* whole */
 	const char *arch, *out;
 	const char *config[FT_SPACE_MAX];
@@ -60,17 +62,36 @@ int gpu_set_field(struct ft_problem *given, const struct ft_schema *schema, cons
 	return ft_problem_set_number(given, field, number, error);
 }
 
+/* A built-in kernel's name, or the path of a folder, which has a slash. */
+static int find_kernel(const char *name, struct request *request, struct ft_error *error)
+{
+	char builder[192], path[256] = "", headers[128];
+
+	if (!strchr(name, '/')) {
+		request->kernel = ft_kernel_find(name);
+		request->code = gpu_find_built_in(name);
+		return request->kernel && request->code
+		        ? 0
+		        : ft_fail(error, FT_E_UNKNOWN_KERNEL, "no kernel is called %s",
+		                  name[0] ? name : "\"\"");
+	}
+	request->folder = ft_folder_open(name, NULL, error);
+	if (!request->folder)
+		return -1;
+	(void)gpu_builder(builder, sizeof builder, path, sizeof path, NULL);
+	gpu_headers(path, headers, sizeof headers);
+	request->kernel = ft_folder_kernel(request->folder);
+	request->code = request->made = gpu_folder_code(request->folder, headers, error);
+	return request->code ? 0 : -1;
+}
+
 static int parse(int argc, char **argv, struct request *request, struct ft_error *error)
 {
-	const struct ft_kernel *kernel = argc < 3 ? NULL : ft_kernel_find(argv[2]);
 	struct ft_problem given = {0};
 
-	request->source = gpu_find_kernel(kernel ? kernel->name : "");
-	request->kernel = kernel;
-	request->code = ft_kernels_gpu[request->source];
-	if (!kernel || !request->code)
-		return ft_fail(
-		        error, FT_E_UNKNOWN_KERNEL, "no kernel is called %s", argc < 3 ? "\"\"" : argv[2]);
+	if (find_kernel(argc < 3 ? "" : argv[2], request, error) < 0)
+		return -1;
+	const struct ft_kernel *kernel = request->kernel;
 	const struct ft_schema *schema = kernel->schema(kernel, hip_kind);
 
 	for (int i = 3; i < argc; i++) {
@@ -153,8 +174,8 @@ static int write_out(const char *path, const void *data, size_t size, struct ft_
 }
 
 /* Takes what was compiled out of its envelope. */
-static int take(const struct request *request, struct gpu_compiled *compiled, struct gpu_code *code,
-        struct ft_error *error)
+static int take(
+        const char *symbol, struct gpu_compiled *compiled, struct gpu_code *code, struct ft_error *error)
 {
 	int result = -1;
 
@@ -165,7 +186,7 @@ static int take(const struct request *request, struct gpu_compiled *compiled, st
 		code->size = compiled->size;
 		code->build_ns = compiled->build_ns;
 		compiled->data = NULL;
-		result = gpu_code_inspect(code, request->code->symbol, compiled->log, "", error);
+		result = gpu_code_inspect(code, symbol, compiled->log, "", error);
 	}
 	free(compiled->data);
 	free(compiled->log);
@@ -178,11 +199,12 @@ static int submit(struct gpu_pool *pool, const struct request *request, const st
 	const char *text[GPU_OPTIONS_MAX];
 	struct gpu_options options;
 
-	gpu_kernel_options(request->code, &request->problem, traits, config, &options);
+	if (gpu_kernel_options(request->code, &request->problem, traits, config, &options, error) < 0)
+		return -1;
 	for (unsigned i = 0; i < options.count; i++)
 		text[i] = options.text[i];
-	return gpu_pool_submit(pool, config, 2 * request->source + GPU_SOURCE_KERNEL, traits->arch, text,
-	        options.count, error);
+	return gpu_pool_submit(
+	        pool, config, &request->code->source, traits->arch, text, options.count, error);
 }
 
 static json_t *config_json(const struct ft_config *config)
@@ -198,19 +220,48 @@ static json_t *config_json(const struct ft_config *config)
 	return knobs;
 }
 
+/* Of any number of rows, where that can be said. */
+static json_t *rows_launch_json(const struct request *request, const struct ft_launch *launch)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "block", (json_int_t)launch->step[0].block[0],
+	        "rows_a_block", (json_int_t)launch->rows, "blocks_at_most", (json_int_t)launch->blocks_limit,
+	        "dynamic_shared_bytes", (json_int_t)launch->step[0].shared, "grid",
+	        json_sprintf("min(ceil(%s / rows_a_block), blocks_at_most)",
+	                request->kernel->schema(request->kernel, hip_kind)->scale),
+	        "arguments", request->code->arguments);
+}
+
+/* Of this problem alone. */
+static json_t *steps_json(const struct ft_launch *launch)
+{
+	json_t *steps = json_array();
+
+	for (uint32_t i = 0; i < launch->count; i++) {
+		const struct ft_step *step = &launch->step[i];
+
+		json_array_append_new(steps,
+		        json_pack("{s:s, s:[I, I, I], s:[I, I, I], s:I}", "symbol", step->symbol, "grid",
+		                (json_int_t)step->grid[0], (json_int_t)step->grid[1],
+		                (json_int_t)step->grid[2], "block", (json_int_t)step->block[0],
+		                (json_int_t)step->block[1], (json_int_t)step->block[2],
+		                "dynamic_shared_bytes", (json_int_t)step->shared));
+	}
+	return json_pack("{s:o}", "steps", steps);
+}
+
 static void print_built(const struct request *request, const struct ft_traits *traits,
-        const struct ft_config *config, const struct gpu_code *code, const struct gpu_about *about)
+        const struct ft_config *config, const struct gpu_code *code, const struct ft_launch *launch,
+        const char *builder)
 {
 	const char *scale = request->kernel->schema(request->kernel, hip_kind)->scale;
 	struct ft_config default_config;
 	json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f}",
 	        "kernel", request->kernel->name, "symbol", code->symbol, "target",
-	        code->target[0] ? code->target : traits->arch, "builder", about->code.builder,
-	        "code_object_version", (json_int_t)code->version, "max_threads",
-	        (json_int_t)code->max_threads, "registers", (json_int_t)code->registers, "spills",
-	        (json_int_t)code->spills, "shared", (json_int_t)code->shared, "local",
-	        (json_int_t)code->local, "wave", (json_int_t)traits->wave, "size", (json_int_t)code->size,
-	        "code", code->hash, "build_ms", (double)code->build_ns / 1e6);
+	        code->target[0] ? code->target : traits->arch, "builder", builder, "code_object_version",
+	        (json_int_t)code->version, "max_threads", (json_int_t)code->max_threads, "registers",
+	        (json_int_t)code->registers, "spills", (json_int_t)code->spills, "shared",
+	        (json_int_t)code->shared, "local", (json_int_t)code->local, "wave", (json_int_t)traits->wave,
+	        "size", (json_int_t)code->size, "code", code->hash, "build_ms", (double)code->build_ns / 1e6);
 
 	/* It serves every value of the field that `nearest` walks along. */
 	for (uint32_t i = 0; i < request->problem.count; i++) {
@@ -221,13 +272,8 @@ static void print_built(const struct request *request, const struct ft_traits *t
 			        field->is_text ? json_string(field->text) : json_integer(field->number));
 	}
 	json_object_set_new(all, "config", config_json(config));
-	json_object_set_new(all, "launch",
-	        json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "block", (json_int_t)about->step.block,
-	                "rows_a_block", (json_int_t)about->step.rows, "blocks_at_most",
-	                (json_int_t)about->step.blocks_max, "dynamic_shared_bytes",
-	                (json_int_t)about->step.dynamic_shared, "grid",
-	                json_sprintf("min(ceil(%s / rows_a_block), blocks_at_most)", scale), "arguments",
-	                about->step.arguments));
+	json_object_set_new(
+	        all, "launch", launch->rows > 0 ? rows_launch_json(request, launch) : steps_json(launch));
 	request->kernel->default_config(request->kernel, &request->problem, traits, &default_config);
 	json_object_set_new(all, "default", json_boolean(ft_config_equal(config, &default_config)));
 	json_dumpf(all, stdout, JSON_COMPACT);
@@ -241,7 +287,7 @@ static int build_all(const struct request *request, const struct ft_traits *trai
 {
 	struct gpu_pool *pool = NULL;
 	struct gpu_compiled compiled;
-	struct gpu_about about;
+	struct ft_launch launch;
 	struct ft_error error = {0};
 	int got = -1, status = EXIT_OK;
 
@@ -255,18 +301,20 @@ static int build_all(const struct request *request, const struct ft_traits *trai
 		struct gpu_code code = {0};
 		char path[4096];
 
-		if (take(request, &compiled, &code, &error) < 0) {
+		if (request->code->launch(
+		            request->code, &request->problem, traits, built, &launch, &compiled.error) < 0)
+			compiled.failed = true;
+		if (take(launch.step[0].symbol, &compiled, &code, &error) < 0) {
 			gpu_code_free(&code);
 			status = complain(&error);
 			continue;
 		}
-		gpu_launch_about(request->code, &request->problem, traits, built, builder, &about);
 		snprintf(path, sizeof path, count > 1 ? "%s/%s" : "%s", request->out ? request->out : "",
 		        code.hash);
 		if (request->out && write_out(path, code.data, code.size, &error) < 0)
 			status = complain(&error);
 		else
-			print_built(request, traits, built, &code, &about);
+			print_built(request, traits, built, &code, &launch, builder);
 		gpu_code_free(&code);
 	}
 failed:
@@ -281,8 +329,10 @@ static int print_options(
         const struct request *request, const struct ft_traits *traits, const struct ft_config *config)
 {
 	struct gpu_options options;
+	struct ft_error error;
 
-	gpu_kernel_options(request->code, &request->problem, traits, config, &options);
+	if (gpu_kernel_options(request->code, &request->problem, traits, config, &options, &error) < 0)
+		return complain(&error);
 	for (unsigned i = 0; i < options.count; i++)
 		puts(options.text[i]);
 	return EXIT_OK;
@@ -326,7 +376,7 @@ int gpu_build_main(int argc, char **argv)
 	if (!good) {
 		complain(&error);
 		fprintf(stderr,
-		        "usage: flytune-runner-%s build KERNEL --arch ARCH --FIELD VALUE ... "
+		        "usage: flytune-runner-%s build KERNEL|FOLDER/ --arch ARCH --FIELD VALUE ... "
 		        "[--config KNOB=VALUE,...] [-o FILE]\n"
 		        "   several times --config: -o is a folder; --list: print the space instead, "
 		        "--options: what "
@@ -342,5 +392,7 @@ int gpu_build_main(int argc, char **argv)
 		status = build_all(&request, &traits, config, count, builder);
 	}
 	free(config);
+	free(request.made);
+	ft_folder_free(request.folder);
 	return status;
 }

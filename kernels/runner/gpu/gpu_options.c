@@ -1,24 +1,78 @@
 #include "kernels/runner/gpu/internal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-void gpu_hash_text(const char *const *text, size_t count, char hash[FT_HASH_SIZE])
+static void write_hash(const XXH3_state_t *state, char hash[FT_HASH_SIZE])
 {
 	XXH128_canonical_t canonical;
+
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+	for (size_t i = 0; i < sizeof canonical.digest; i++)
+		snprintf(hash + 2 * i, 3, "%02x", canonical.digest[i]);
+}
+
+void gpu_hash_text(const char *const *text, size_t count, char hash[FT_HASH_SIZE])
+{
 	XXH3_state_t state;
 
 	XXH3_128bits_reset(&state);
 	for (size_t i = 0; i < count; i++)
 		XXH3_128bits_update(&state, text[i], strlen(text[i]) + 1);
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
-	for (size_t i = 0; i < sizeof canonical.digest; i++)
-		snprintf(hash + 2 * i, 3, "%02x", canonical.digest[i]);
+	write_hash(&state, hash);
 }
+
+/* All that it is, by itself. */
+static void add_number(XXH3_state_t *state, uint64_t number)
+{
+	XXH3_128bits_update(state, &number, sizeof number);
+}
+
+static void add_argument(XXH3_state_t *state, const struct ft_argument *argument)
+{
+	add_number(state, argument->kind);
+	switch (argument->kind) {
+	case FT_ARGUMENT_TENSOR:
+		add_number(state, argument->tensor);
+		break;
+	case FT_ARGUMENT_INT32:
+		add_number(state, (uint32_t)argument->int32);
+		break;
+	case FT_ARGUMENT_FLOAT:
+		XXH3_128bits_update(state, &argument->float32, sizeof argument->float32);
+		break;
+	case FT_ARGUMENT_INT64:
+	case FT_ARGUMENT_DOUBLE:
+		add_number(state, (uint64_t)argument->int64);
+		break;
+	}
+}
+
+void gpu_hash_launch(const struct ft_launch *launch, char hash[FT_HASH_SIZE])
+{
+	XXH3_state_t state;
+
+	XXH3_128bits_reset(&state);
+	for (uint32_t i = 0; i < launch->count; i++) {
+		const struct ft_step *step = &launch->step[i];
+
+		XXH3_128bits_update(&state, step->symbol, strlen(step->symbol) + 1);
+		XXH3_128bits_update(&state, step->grid, sizeof step->grid);
+		XXH3_128bits_update(&state, step->block, sizeof step->block);
+		add_number(&state, step->shared);
+		for (uint32_t k = 0; k < step->count; k++)
+			add_argument(&state, &step->argument[k]);
+	}
+	write_hash(&state, hash);
+}
+
+enum { STANDARD = 1 /* the place among options that all have of the one that names the language's */ };
 
 bool gpu_is_cuda(void)
 {
@@ -52,31 +106,50 @@ void gpu_base_options(const char *arch, struct gpu_options *options)
 		option(options, "-mcumode");
 }
 
-void gpu_kernel_options(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
-        const struct ft_traits *traits, const struct ft_config *config, struct gpu_options *options)
+int gpu_kernel_options(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config, struct gpu_options *options,
+        struct ft_error *error)
 {
 	struct ft_defines defines;
 
 	gpu_base_options(traits->arch, options);
-	kernel->defines(problem, traits, config, &defines);
+	for (unsigned i = 0; i < kernel->option_count; i++)
+		if (strstr(kernel->option[i], "-std="))
+			snprintf(options->text[STANDARD], sizeof options->text[0], "%s", kernel->option[i]);
+		else
+			option(options, kernel->option[i]);
+	if (kernel->defines(kernel, problem, traits, config, &defines, error) < 0)
+		return -1;
 	for (unsigned i = 0; i < defines.count; i++)
 		option(options, defines.text[i]);
+	return 0;
 }
 
-void gpu_launch_about(const struct ft_kernel_gpu *kernel, const struct ft_problem *problem,
-        const struct ft_traits *traits, const struct ft_config *config, const char *builder,
-        struct gpu_about *about)
+void gpu_launch_about(const struct ft_kernel_gpu *kernel, const struct ft_traits *traits,
+        const struct ft_launch *launch, const char *builder, struct gpu_about *about)
 {
-	struct ft_launch launch;
-
 	memset(about, 0, sizeof *about);
-	kernel->launch(problem, traits, config, &launch);
-	about->step.block = launch.block;
-	about->step.rows = launch.rows;
-	about->step.blocks_max = launch.blocks_limit;
+	about->step.block = launch->step[0].block[0];
+	about->step.rows = launch->rows;
+	about->step.blocks_max = launch->blocks_limit;
 	about->code.wave = traits->wave;
 	snprintf(about->code.builder, sizeof about->code.builder, "%s", builder);
 	snprintf(about->step.arguments, sizeof about->step.arguments, "%s", kernel->arguments);
+}
+
+void gpu_headers(const char *compiler, char *path, size_t size)
+{
+	const char *file = gpu_is_cuda() ? "cuda_fp16.h" : "hip/hip_fp16.h";
+	char real[PATH_MAX], header[PATH_MAX + 64];
+	char *name = realpath(compiler, real) ? strrchr(real, '/') : NULL;
+
+	path[0] = '\0';
+	if (!name)
+		return;
+	snprintf(name, sizeof real - (size_t)(name - real), "/../include");
+	snprintf(header, sizeof header, "%s/%s", real, file);
+	if (access(header, R_OK) == 0 && strlen(real) < size)
+		snprintf(path, size, "%s", real);
 }
 
 int gpu_builder(char *text, size_t size, char *path, size_t path_size, struct ft_error *error)

@@ -13,21 +13,41 @@ static uint64_t padded(uint64_t bytes)
 	return (bytes + 255) & ~UINT64_C(255);
 }
 
-/* One set of buffers: guard, the output, guard, the inputs. */
+/* With a guard on either side. */
+static uint64_t place_guarded(struct gpu *gpu, uint32_t tensor, uint64_t at)
+{
+	gpu->tensor_at[tensor] = at + GUARD;
+	return padded(at + GUARD + ft_tensor_span(&gpu->tensors.tensor[tensor]) + GUARD);
+}
+
+/* One set of buffers: what is written to, between guards; then the inputs, and what is filled before each launch as it is
+ * filled. Scratch that is not is as warm for each launch as the one before left it: there is one for all. */
 static void lay_out(struct gpu *gpu)
 {
-	uint64_t at;
+	uint64_t at = 0;
 
 	gpu->in = ft_tensors_find(&gpu->tensors, FT_INPUT_ROWS);
 	gpu->out = ft_tensors_find(&gpu->tensors, FT_OUTPUT);
-	gpu->span = ft_tensor_span(&gpu->tensors.tensor[gpu->out]);
-	gpu->tensor_at[gpu->out] = GUARD;
-	gpu->inputs_at = at = padded(GUARD + gpu->span + GUARD);
 	for (uint32_t i = 0; i < gpu->tensors.count; i++) {
-		if (i == gpu->out)
+		const struct ft_tensor *tensor = &gpu->tensors.tensor[i];
+
+		gpu->is_common[i] = tensor->role == FT_SCRATCH && !tensor->is_filled;
+		if (gpu->is_common[i])
+			gpu->common = place_guarded(gpu, i, gpu->common);
+		else if (gpu_is_written(tensor))
+			at = place_guarded(gpu, i, at);
+	}
+	gpu->inputs_at = at;
+	for (uint32_t i = 0; i < gpu->tensors.count; i++) {
+		const struct ft_tensor *tensor = &gpu->tensors.tensor[i];
+
+		if (gpu->is_common[i] || tensor->role == FT_OUTPUT)
 			continue;
-		gpu->tensor_at[i] = at;
-		at += padded(ft_tensor_span(&gpu->tensors.tensor[i]));
+		if (gpu_is_written(tensor))
+			gpu->kept_at[i] = at;
+		else
+			gpu->tensor_at[i] = at;
+		at += padded(ft_tensor_span(tensor));
 	}
 	gpu->set = at;
 }
@@ -38,7 +58,8 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 {
 	size_t available = 0, total = 0;
 	uint64_t cache = at_least(gpu->traits.cache, 1 << 20), cap, most,
-	         scratch = padded(gpu->tensors.tensor[gpu->out].length * 8), left;
+	         scratch = gpu->code->reference ? padded(gpu->tensors.tensor[gpu->out].length * 8) : 256,
+	         left;
 	const uint64_t least = padded(1 << 20);
 	int code = gpu_failed(
 	        gpu, gpu->hip.MemGetInfo(&available, &total), "the device does not tell its memory", error);
@@ -50,12 +71,14 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 	most = gpu->memory_cap ? gpu->memory_cap : at_least(total / 4, UINT64_C(2) << 30);
 	cap = at_most(cap, most);
 	/* What would not fit if all were free is the problem's fault, not the device's. */
-	if (gpu->set + scratch + least > cap)
-		return ft_fail(error, gpu->set + scratch + least > most ? FT_E_BAD_VALUE : FT_E_UNAVAILABLE,
+	const uint64_t needed = gpu->set + gpu->common + scratch + least;
+
+	if (needed > cap)
+		return ft_fail(error, needed > most ? FT_E_BAD_VALUE : FT_E_UNAVAILABLE,
 		        "the problem takes %" PRIu64 " MiB of device memory; %" PRIu64
 		        " MiB may be used (%zu MiB of %zu are free)",
-		        (gpu->set + scratch + least) >> 20, cap >> 20, available >> 20, total >> 20);
-	left = cap - gpu->set - scratch;
+		        needed >> 20, cap >> 20, available >> 20, total >> 20);
+	left = cap - gpu->set - gpu->common - scratch;
 	/* Not every driver tells of the last cache: there is room for more than twice the largest one known. */
 	gpu->flush_room = padded(at_least(cache * 10, UINT64_C(600) << 20));
 	gpu->flush_room = at_least(least, at_most(gpu->flush_room, left / 2 & ~UINT64_C(255)));
@@ -63,7 +86,7 @@ static int take_memory(struct gpu *gpu, struct ft_error *error)
 	/* At 5 TB/s and a microsecond a launch, more than any device does in a sample. */
 	gpu->sets = gpu_launches_for(1000 + gpu->set / 5000);
 	gpu->sets = at_most(gpu->sets, 1 + (left - gpu->flush_room) / gpu->set);
-	if ((code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->arena, gpu->sets * gpu->set),
+	if ((code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->arena, gpu->sets * gpu->set + gpu->common),
 	             "cannot allocate the buffers", error)) ||
 	        (code = gpu_failed(gpu, gpu->hip.Malloc((void **)&gpu->flush, gpu->flush_room),
 	                 "cannot allocate the buffer that clears caches", error)) ||
@@ -146,8 +169,7 @@ static void *set_up_thread(void *argument)
 
 static int submit_check(struct gpu *gpu, struct ft_error *error)
 {
-	const char
-	        *text[sizeof((struct gpu_options *)0)->text / sizeof((struct gpu_options *)0)->text[0] + 2];
+	const char *text[GPU_OPTIONS_MAX + 2];
 	char key[sizeof gpu->check_key];
 	struct gpu_options options;
 	size_t count = 0;
@@ -168,8 +190,9 @@ static int submit_check(struct gpu *gpu, struct ft_error *error)
 		gpu->check_tried = true;
 		return 0;
 	}
-	return gpu_pool_submit(gpu->pool, NULL, 2 * gpu->source + GPU_SOURCE_CHECK, gpu->traits.arch, text,
-	        options.count, error);
+	gpu->check_source = (struct ft_gpu_source){.name = "check.hip", .text = gpu->code->check};
+	return gpu_pool_submit(
+	        gpu->pool, NULL, &gpu->check_source, gpu->traits.arch, text, options.count, error);
 }
 
 int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, struct ft_error *error)
@@ -177,15 +200,14 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 	struct gpu *gpu = gpu_of(self);
 
 	gpu->sweeping = true;
-	gpu->source = gpu_find_kernel(sweep->kernel->name);
-	gpu->code = ft_kernels_gpu[gpu->source];
+	gpu->code = gpu_find_code(gpu, sweep->kernel->name);
 	if (!gpu->code)
 		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "this runner has no %s", sweep->kernel->name);
 	gpu->problem = *sweep->problem;
 	sweep->kernel->tensors(sweep->kernel, sweep->problem, &gpu->tensors);
-	if (!ft_tensors_are_rows(&gpu->tensors))
-		return ft_fail(error, FT_E_BAD_VALUE,
-		        "this runner knows kernels with one output and one input of the same shape");
+	if (gpu->code->reference && !ft_tensors_are_rows(&gpu->tensors))
+		return ft_fail(
+		        error, FT_E_BAD_VALUE, "a reference of rows needs one output and one input of them");
 	gpu->index = sweep->device;
 	gpu->traits = gpu->device[sweep->device].traits;
 	gpu->seed = sweep->seed;
@@ -208,5 +230,5 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 	if (pthread_create(&gpu->setup, NULL, set_up_thread, gpu) != 0)
 		return ft_fail(error, FT_E_SYSTEM, "cannot start a thread");
 	gpu->setup_runs = true;
-	return 0;
+	return gpu->code->reference ? 0 : gpu_host_prepare(gpu, error);
 }

@@ -53,12 +53,12 @@ static int timed_launch(struct gpu *gpu, void *context, unsigned number, struct 
 	const struct timed *timed = context;
 	uint64_t set = (timed->first + number) % gpu->sets;
 	void *unused = gpu->result;
-	void *nothing[] = {&unused};
+	void *nothing[] = {&unused}, *data[FT_TENSORS_MAX];
 
 	if (!timed->member)
 		return gpu_launch(gpu, gpu->kernel[NOTHING], 1, CHECK_BLOCK, nothing, error);
-	return gpu_launch_member(
-	        gpu, timed->member, timed->place, out_of(gpu, set), in_of(gpu, set), set, error);
+	gpu_data_of(gpu, set, set, data);
+	return gpu_launch_member(gpu, timed->member, timed->place, data, error);
 }
 
 /* A graph of many launches, each on the next set of buffers; another place begins with another. No more launches than sets
@@ -102,8 +102,9 @@ static int time_graphs(struct gpu *gpu, const hip_graph_exec *exec, unsigned cou
 
 	gpu->launched = true;
 	gpu->audited = 0;
-	if ((code = gpu_failed(
-	             gpu, gpu->hip.EventRecord(gpu->before, gpu->stream), "cannot record an event", error)) ||
+	if ((code = gpu_restore(gpu, gpu->sets, error)) ||
+	        (code = gpu_failed(gpu, gpu->hip.EventRecord(gpu->before, gpu->stream),
+	                 "cannot record an event", error)) ||
 	        (code = gpu_launch(
 	                 gpu, gpu->kernel[READ_ALL], gpu->traits.units * 8, CHECK_BLOCK, arguments, error)) ||
 	        (code = gpu_failed(gpu, gpu->hip.EventRecord(gpu->start, gpu->stream),
@@ -278,7 +279,7 @@ int gpu_warm(struct ft_backend *self, struct ft_error *error)
 	int code = gpu_get_ready(gpu, error);
 
 	for (size_t i = 0; i < gpu->count && !member; i++)
-		if (all[i].place[0].function)
+		if (all[i].place[0].function[0])
 			member = &all[i];
 	/* In a sweep that goes on after a crash all may be verified already, and none be loaded. */
 	for (size_t i = 0; i < gpu->count && !member && !code; i++)

@@ -15,23 +15,27 @@ int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsi
 	        "cannot launch", error);
 }
 
-int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *out, void *in,
-        uint64_t set, struct ft_error *error)
+void gpu_data_of(const struct gpu *gpu, uint64_t written, uint64_t set, void *data[FT_TENSORS_MAX])
 {
-	const struct ft_launch *launch = &member->launch;
+	for (uint32_t i = 0; i < gpu->tensors.count; i++)
+		data[i] = tensor_of(gpu, i, gpu_is_written(&gpu->tensors.tensor[i]) ? written : set);
+}
+
+static int launch_step(const struct gpu *gpu, const struct ft_step *step, hip_function function,
+        void *const *data, struct ft_error *error)
+{
 	struct ft_argument value[FT_ARGUMENTS_MAX];
-	void *tensor[FT_ARGUMENTS_MAX], *arguments[FT_ARGUMENTS_MAX];
+	void *tensor[FT_ARGUMENTS_MAX], *arguments[FT_ARGUMENTS_MAX + 1] = {NULL};
 
-	memcpy(value, launch->argument, sizeof value);
-	for (uint32_t i = 0; i < launch->count; i++) {
-		uint32_t which = value[i].tensor;
-
+	memcpy(value, step->argument, sizeof value);
+	for (uint32_t i = 0; i < step->count; i++) {
 		switch (value[i].kind) {
 		case FT_ARGUMENT_TENSOR:
-			tensor[i] = which == gpu->out ? out
-			        : which == gpu->in    ? in
-			                              : tensor_of(gpu, which, set);
+			tensor[i] = data[value[i].tensor];
 			arguments[i] = &tensor[i];
+			break;
+		case FT_ARGUMENT_INT32:
+			arguments[i] = &value[i].int32;
 			break;
 		case FT_ARGUMENT_INT64:
 			arguments[i] = &value[i].int64;
@@ -39,9 +43,41 @@ int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsign
 		case FT_ARGUMENT_FLOAT:
 			arguments[i] = &value[i].float32;
 			break;
+		case FT_ARGUMENT_DOUBLE:
+			arguments[i] = &value[i].float64;
+			break;
 		}
 	}
-	return gpu_launch(gpu, member->place[place].function, launch->grid, launch->block, arguments, error);
+	return gpu_failed(gpu,
+	        gpu->hip.ModuleLaunchKernel(function, step->grid[0], step->grid[1], step->grid[2],
+	                step->block[0], step->block[1], step->block[2], step->shared, gpu->stream, arguments,
+	                NULL),
+	        "cannot launch", error);
+}
+
+int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *const *data,
+        struct ft_error *error)
+{
+	int code = 0;
+
+	for (uint32_t i = 0; i < member->launch.count && !code; i++)
+		code = launch_step(
+		        gpu, &member->launch.step[i], member->place[place].function[i], data, error);
+	return code;
+}
+
+int gpu_restore(const struct gpu *gpu, uint64_t sets, struct ft_error *error)
+{
+	int code = 0;
+
+	for (uint32_t i = 0; i < gpu->tensors.count; i++)
+		for (uint64_t set = 0; gpu->kept_at[i] && set < sets && !code; set++)
+			code = gpu_failed(gpu,
+			        gpu->hip.MemcpyDtoDAsync(tensor_of(gpu, i, set),
+			                gpu->arena + set * gpu->set + gpu->kept_at[i],
+			                ft_tensor_span(&gpu->tensors.tensor[i]), gpu->stream),
+			        "cannot copy on the device", error);
+	return code;
 }
 
 static uint64_t check_grid(const struct gpu *gpu, uint64_t wanted)
@@ -53,6 +89,8 @@ int gpu_fill(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *er
 {
 	int code = 0;
 
+	if (gpu->host)
+		return gpu_host_fill(gpu, first, sets, error);
 	for (uint32_t i = 0; i < gpu->tensors.count && !code; i++) {
 		const struct ft_tensor *tensor = &gpu->tensors.tensor[i];
 		int64_t rows = (int64_t)tensor->rows, length = (int64_t)tensor->length,
@@ -177,6 +215,16 @@ out:
 	return code;
 }
 
+static int check_references(struct gpu *gpu, struct ft_error *error)
+{
+	const uint64_t rows = gpu->tensors.tensor[gpu->out].rows;
+	int code = check_reference(gpu, 0, error);
+
+	if (!code)
+		code = check_reference(gpu, rows / 2, error);
+	return code ? code : check_reference(gpu, rows - 1, error);
+}
+
 /* A tensor as gpu_check.hip knows it. */
 struct on_device {
 	int64_t at, rows, length, stride;
@@ -236,13 +284,9 @@ int gpu_get_ready(struct gpu *gpu, struct ft_error *error)
 		             gpu->hip.ModuleGetFunction(&gpu->kernel[i], gpu->check_module, names[i]),
 		             "cannot find the checking code", error)))
 			return code;
-	const uint64_t rows = gpu->tensors.tensor[gpu->out].rows;
-
 	if ((code = put_table(gpu, error)) || (code = gpu_fill(gpu, 0, gpu->sets, error)) ||
-	        (code = check_reference(gpu, 0, error)) || (code = check_reference(gpu, rows / 2, error)) ||
-	        (code = check_reference(gpu, rows - 1, error)))
-		return code;
-	if ((code = gpu_sign_inputs(gpu, gpu->sets, gpu->input_sign, error)))
+	        (gpu->code->reference && (code = check_references(gpu, error))) ||
+	        (code = gpu_sign_inputs(gpu, gpu->sets, gpu->input_sign, error)))
 		return code;
 	gpu->ready = true;
 	return 0;
@@ -251,18 +295,31 @@ int gpu_get_ready(struct gpu *gpu, struct ft_error *error)
 int gpu_load_member(struct gpu *gpu, struct member *member, unsigned at, struct ft_error *error)
 {
 	struct placed *place = &member->place[at];
+	const struct ft_launch *launch = &member->launch;
 	int code;
 
-	if (place->function)
+	if (place->function[0])
 		return 0;
 	if (!member->code.data)
 		return ft_fail(error, FT_E_UNAVAILABLE, "this config was not built");
 	if ((code = gpu_failed(gpu, gpu->hip.ModuleLoadData(&place->module, member->code.data),
-	             "cannot load the code object", error)) ||
-	        (code = gpu_failed(gpu,
-	                 gpu->hip.ModuleGetFunction(&place->function, place->module, gpu->code->symbol),
-	                 "the code object lacks the kernel", error)))
+	             "cannot load the code object", error)))
 		return code;
+	/* The first comes last: when it is there, all are. */
+	for (uint32_t i = launch->count; i-- > 0;) {
+		hip_function function = NULL;
+
+		if ((code = gpu_failed(gpu,
+		             gpu->hip.ModuleGetFunction(&function, place->module, launch->step[i].symbol),
+		             "the code object lacks the kernel", error)) ||
+		        (launch->step[i].shared > 0 &&
+		                (code = gpu_failed(gpu,
+		                         gpu->hip.AllowShared(
+		                                 &gpu->hip, function, (int)launch->step[i].shared),
+		                         "cannot have so much shared memory", error))))
+			return code;
+		place->function[i] = function;
+	}
 	return 0;
 }
 
@@ -335,29 +392,51 @@ static int explain(const struct gpu *gpu, uint64_t number, struct ft_error *erro
 	return 1;
 }
 
-/* Runs one launch into set 0 and judges it. The output lies in poison; in place, only around the whole of it.
- */
-static int run_and_check(
-        struct gpu *gpu, const struct member *member, bool in_place, double *largest, struct ft_error *error)
+/* All that a launch writes to in set 0 is poison, or what it is filled with. */
+static int renew_outputs(const struct gpu *gpu, struct ft_error *error)
 {
-	void *out = out_of(gpu, 0), *in = in_of(gpu, 0);
-	uint64_t row = 0;
-	int code;
+	int code = gpu_failed(gpu, gpu->hip.MemsetD8Async(gpu->arena, POISON, gpu->inputs_at, gpu->stream),
+	        "cannot poison the output", error);
 
-	if ((code = gpu_failed(gpu,
-	             gpu->hip.MemsetD8Async(
-	                     out_of(gpu, 0) - GUARD, POISON, GUARD + gpu->span + GUARD, gpu->stream),
-	             "cannot poison the output", error)))
+	if (!code && gpu->common > 0)
+		code = gpu_failed(gpu,
+		        gpu->hip.MemsetD8Async(
+		                gpu->arena + gpu->sets * gpu->set, POISON, gpu->common, gpu->stream),
+		        "cannot poison the scratch", error);
+	return code ? code : gpu_restore(gpu, 1, error);
+}
+
+/* Runs one launch into set 0 and judges it. The outputs lie in poison; the one of `in_place` over its input, and only around the
+ * whole of it. */
+static int run_and_check(struct gpu *gpu, const struct member *member, uint32_t in_place, double *largest,
+        struct ft_error *error)
+{
+	const bool is_in_place = in_place < gpu->tensors.count;
+	void *data[FT_TENSORS_MAX];
+	uint64_t row = 0;
+	int code = renew_outputs(gpu, error);
+
+	if (code)
 		return code;
-	if (in_place &&
-	        (code = gpu_failed(gpu, gpu->hip.MemcpyDtoDAsync(out, in, gpu->span, gpu->stream),
-	                 "cannot copy the input", error)))
+	gpu_data_of(gpu, 0, 0, data);
+	if (is_in_place) {
+		const struct ft_tensor *tensor = &gpu->tensors.tensor[in_place];
+
+		if ((code = gpu_failed(gpu,
+		             gpu->hip.MemcpyDtoDAsync(data[in_place], data[tensor->alias],
+		                     ft_tensor_span(tensor), gpu->stream),
+		             "cannot copy the input", error)))
+			return code;
+		data[tensor->alias] = data[in_place];
+	}
+	if ((code = gpu_launch_member(gpu, member, 0, data, error)))
 		return code;
-	if ((code = gpu_launch_member(gpu, member, 0, out, in_place ? out : in, 0, error)) ||
-	        (code = gpu_look_anew(gpu, error)) ||
-	        (code = gpu_look(gpu, &(struct gpu_look){.sets = 1, .in_place = in_place}, error)))
+	if (gpu->host)
+		return gpu_host_judge(gpu, 0, in_place, gpu->base.deadline_ns, largest, error);
+	if ((code = gpu_look_anew(gpu, error)) ||
+	        (code = gpu_look(gpu, &(struct gpu_look){.sets = 1, .in_place = is_in_place}, error)))
 		return code;
-	code = gpu_judge(gpu, in_place ? " in place" : "", largest, &row, error);
+	code = gpu_judge(gpu, is_in_place ? " in place" : "", largest, &row, error);
 	/* In place its input is gone from y only. */
 	return code == 1 && row != UINT64_MAX ? explain(gpu, row, error) : code;
 }
@@ -376,9 +455,10 @@ int gpu_verify(struct ft_backend *self, size_t index, double *largest, struct ft
 		return code;
 	gpu->launched = false;
 	gpu->audited = 0;
-	code = run_and_check(gpu, member, false, largest, error);
-	if (!code && gpu->tensors.tensor[gpu->out].in_place)
-		code = run_and_check(gpu, member, true, largest, error);
+	code = run_and_check(gpu, member, gpu->tensors.count, largest, error);
+	for (uint32_t i = 0; i < gpu->tensors.count && !code; i++)
+		if (gpu->tensors.tensor[i].in_place)
+			code = run_and_check(gpu, member, i, largest, error);
 	/* An output that is wrong by a changed input is told as that. */
 	if (code < 0 || (changed = gpu_check_inputs(gpu, 1, error)) == 0)
 		return code;

@@ -117,10 +117,12 @@ struct hip {
 	 * thread's own. */
 	hip_error (*SetDevice)(const struct hip *hip, int device);
 	hip_error (*GraphInstantiate)(const struct hip *hip, hip_graph_exec *exec, hip_graph graph);
+	/* Launches of that function may have so many bytes of dynamic shared memory. */
+	hip_error (*AllowShared)(const struct hip *hip, hip_function function, int bytes);
 	const char *(*GetErrorString)(const struct hip *hip, hip_error error);
 
 	/* What the calls above that take the table are made of; each library's own. */
-	void (*part[4])(void);
+	void (*part[5])(void);
 };
 
 /* The run-time compiler, a library of its own or a part of the other. */
@@ -165,6 +167,7 @@ struct hip_loader {
 	int function_attribute[HIP_FUNCTION_ATTRIBUTE_COUNT];
 	hip_error (*set_device)(const struct hip *hip, int device);
 	hip_error (*instantiate)(const struct hip *hip, hip_graph_exec *exec, hip_graph graph);
+	hip_error (*allow_shared)(const struct hip *hip, hip_function function, int bytes);
 	const char *(*error_string)(const struct hip *hip, hip_error error);
 };
 /* The whole of hip_load; the numbers are filled in even where the library is not there. */

@@ -49,6 +49,7 @@ int hip_fill(struct hip *hip, const struct hip_loader *loader, struct ft_error *
 	memcpy(hip->function_attribute, loader->function_attribute, sizeof hip->function_attribute);
 	hip->SetDevice = loader->set_device;
 	hip->GraphInstantiate = loader->instantiate;
+	hip->AllowShared = loader->allow_shared;
 	hip->GetErrorString = loader->error_string;
 	library = hip_open_library(loader->names, hip->library, sizeof hip->library);
 	if (!library)

@@ -29,6 +29,15 @@ static hip_error instantiate(const struct hip *hip, hip_graph_exec *exec, hip_gr
 	        size_t))hip->part[PART_INSTANTIATE])(exec, graph, NULL, NULL, 0);
 }
 
+/* All that there is may be had without asking. */
+static hip_error allow_shared(const struct hip *hip, hip_function function, int bytes)
+{
+	(void)hip;
+	(void)function;
+	(void)bytes;
+	return 0;
+}
+
 static const char *error_string(const struct hip *hip, hip_error error)
 {
 	return ((const char *(*)(hip_error))hip->part[PART_ERROR])(error);
@@ -69,6 +78,7 @@ int hip_load(struct hip *hip, struct ft_error *error)
 	                [HIP_FUNCTION_REGISTERS] = 4},
 	        .set_device = set_device,
 	        .instantiate = instantiate,
+	        .allow_shared = allow_shared,
 	        .error_string = error_string,
 	};
 

@@ -1,6 +1,6 @@
 /* What the GPU backend knows of its devices and of the sweep in work, shared by the files that it is made of:
  * backend_gpu.c (its life), gpu_options.c (what is compiled), gpu_prepare.c, gpu_build.c, gpu_verify.c, gpu_audit.c and
- * gpu_time.c (the stages of a sweep). Used from one thread, but for the one of gpu_prepare.c. */
+ * gpu_time.c (the stages of a sweep), gpu_host.c (what is verified on the host). Used from one thread, but for the one of gpu_prepare.c. */
 #ifndef FLYTUNE_KERNELS_RUNNER_GPU_INTERNAL_H
 #define FLYTUNE_KERNELS_RUNNER_GPU_INTERNAL_H
 
@@ -49,13 +49,14 @@ enum gpu_sums { SUMS_INPUTS, SUMS_RIGHT, SUMS_SEEN, SUMS };
  * a place does shows as noise among the rounds, which the decision can see, and not as a config's speed. */
 struct placed {
 	hip_module module;
-	hip_function function;
+	hip_function function[FT_STEPS_MAX];
 	hip_graph_exec graph;
 };
 
 struct member {
 	struct ft_launch launch;
-	char launch_text[64];
+	char launch_text[64];   /* of a kernel over rows, whatever their number */
+	char how[FT_HASH_SIZE]; /* any other is launched; "": its code's hash says it */
 	char key[FT_HASH_SIZE];
 	bool compiling;       /* handed to the pool, and not come back */
 	size_t follows;       /* 1 + the member whose build is awaited, as the same is compiled; 0: none */
@@ -87,15 +88,22 @@ struct gpu {
 	struct ft_nvidia *nvidia; /* open from the first sweep on, if there is one */
 	size_t nvidia_device;
 	bool nvidia_tried;
+	struct ft_kernel_gpu *adopted[FT_FOLDERS_MAX]; /* kernels of folders */
+	size_t adopted_count;
+	char headers[128]; /* for them */
 
 	/* ---- of one sweep ---- */
 	bool sweeping;
-	unsigned source;                  /* of ft_kernels_gpu */
-	const struct ft_kernel_gpu *code; /* that one */
+	const struct ft_kernel_gpu *code;
+	struct ft_gpu_source check_source; /* its */
+	struct gpu_host *host;             /* of one that is not over rows; else NULL */
 	struct ft_problem problem;
 	struct ft_tensors tensors;
-	uint32_t in, out;                   /* which of them */
-	uint64_t tensor_at[FT_TENSORS_MAX]; /* where row 0 of each lies in a set */
+	uint32_t in, out;                   /* which of them, of a kernel over rows */
+	uint64_t tensor_at[FT_TENSORS_MAX]; /* where row 0 of each lies in a set, or behind all */
+	uint64_t kept_at
+	        [FT_TENSORS_MAX]; /* in a set: what it is filled with before each launch; 0: it is not */
+	bool is_common[FT_TENSORS_MAX]; /* scratch that all sets share, behind them */
 	struct ft_traits traits;
 	size_t index; /* of the device */
 	uint64_t seed, memory_cap;
@@ -125,9 +133,9 @@ struct gpu {
 	hip_event before, start, stop; /* the probe lies between the first two, the graphs behind it */
 	char *arena, *flush, *result, *scratch, *signs;
 	char *table;        /* the tensors, as gpu_check.hip knows them */
-	uint64_t span;      /* bytes of the input of rows, and of the output */
-	uint64_t inputs_at; /* offset in a set of the first input; the output is at GUARD */
+	uint64_t inputs_at; /* offset in a set of the first input; before it is all that is written to */
 	uint64_t set;       /* bytes of one */
+	uint64_t common;    /* bytes behind all sets */
 	uint64_t sets;
 	uint64_t flush_bytes, flush_room; /* read before a sample, and there to be read */
 	/* Of a launch behind so many bytes read as all samples are, and behind as many as there is room for; 0: not looked at. */
@@ -138,9 +146,11 @@ struct gpu {
 	size_t audited;                 /* 1 + which; 0: none */
 	hip_graph_exec audit[2];        /* a launch on each set, and a look at all outputs */
 	uint64_t audit_sets, audit_ran; /* how many of them; and graphs, so far */
-	unsigned launches;              /* in a graph */
-	unsigned parts;                 /* graphs in a sample */
-	uint64_t floor_ps;              /* of an empty kernel */
+	uint64_t right_sign;            /* of outputs that the host found right, if `is_right_known` */
+	bool is_right_known;
+	unsigned launches; /* in a graph */
+	unsigned parts;    /* graphs in a sample */
+	uint64_t floor_ps; /* of an empty kernel */
 
 	/* How the device is when it is ours alone, as far as was seen. */
 	uint64_t probe_least_ns, wait_least_ns;
@@ -174,17 +184,12 @@ static inline uint64_t gpu_sums_bytes(const struct gpu *gpu)
 
 static inline char *tensor_of(const struct gpu *gpu, uint32_t tensor, uint64_t set)
 {
-	return gpu->arena + set * gpu->set + gpu->tensor_at[tensor];
+	return gpu->arena + (gpu->is_common[tensor] ? gpu->sets : set) * gpu->set + gpu->tensor_at[tensor];
 }
 
-static inline char *out_of(const struct gpu *gpu, uint64_t set)
+static inline bool gpu_is_written(const struct ft_tensor *tensor)
 {
-	return tensor_of(gpu, gpu->out, set);
-}
-
-static inline char *in_of(const struct gpu *gpu, uint64_t set)
-{
-	return tensor_of(gpu, gpu->in, set);
+	return tensor->role == FT_OUTPUT || tensor->role == FT_INOUT || tensor->role == FT_SCRATCH;
 }
 
 /* 0, FT_BACKEND_LOST after what no call in this process survives, or -1; with `what` failed, and why. */
@@ -192,7 +197,10 @@ int gpu_failed(const struct gpu *gpu, hip_error code, const char *what, struct f
 
 /* Of so many texts, each with its end. */
 void gpu_hash_text(const char *const *text, size_t count, char hash[FT_HASH_SIZE]);
+void gpu_hash_launch(const struct ft_launch *launch, char hash[FT_HASH_SIZE]);
 bool gpu_is_cuda(void);
+/* A kernel's, built in or of a folder; NULL: this runner has none. */
+const struct ft_kernel_gpu *gpu_find_code(const struct gpu *gpu, const char *name);
 /* What every source is compiled with. `arch` may carry features ("gfx90a:xnack-"): code for any setting of them loads in
  * all. */
 void gpu_base_options(const char *arch, struct gpu_options *options);
@@ -215,9 +223,13 @@ int gpu_get_ready(struct gpu *gpu, struct ft_error *error);
 int gpu_load_member(struct gpu *gpu, struct member *member, unsigned place, struct ft_error *error);
 int gpu_launch(const struct gpu *gpu, hip_function function, uint64_t grid, unsigned block, void **arguments,
         struct ft_error *error);
-/* `set`: whose other inputs it takes. */
-int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *out, void *in,
-        uint64_t set, struct ft_error *error);
+/* Row 0 of each tensor: what is written to in one set, all else in another. */
+void gpu_data_of(const struct gpu *gpu, uint64_t written, uint64_t set, void *data[FT_TENSORS_MAX]);
+/* All of its steps. */
+int gpu_launch_member(const struct gpu *gpu, const struct member *member, unsigned place, void *const *data,
+        struct ft_error *error);
+/* What is filled before each launch is again, in the first so many sets. */
+int gpu_restore(const struct gpu *gpu, uint64_t sets, struct ft_error *error);
 /* Inputs of so many sets, from the seed; the same each time. */
 int gpu_fill(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error);
 /* Waits for what was launched before. */
@@ -239,6 +251,17 @@ int gpu_judge(const struct gpu *gpu, const char *how, double *largest, uint64_t 
 int gpu_sign_inputs(struct gpu *gpu, uint64_t sets, uint64_t *sign, struct ft_error *error);
 /* 1 if an input of the first so many sets is not what it was; then it is again. */
 int gpu_check_inputs(struct gpu *gpu, uint64_t sets, struct ft_error *error);
+/* ---- gpu_host.c, of a kernel that is not over rows ---- */
+
+/* Inputs, and what its outputs have to be. 0, -1 or FT_BACKEND_ENDED. */
+int gpu_host_prepare(struct gpu *gpu, struct ft_error *error);
+void gpu_host_finish(struct gpu *gpu);
+int gpu_host_fill(struct gpu *gpu, uint64_t first, uint64_t sets, struct ft_error *error);
+/* Waits, and judges what was written in a set, where the output `in_place` lay over its input (of no tensor: none did): 0, 1 if it is
+ * wrong, FT_BACKEND_ENDED after `until_ns` (0: never), or as gpu_failed. */
+int gpu_host_judge(struct gpu *gpu, uint64_t set, uint32_t in_place, uint64_t until_ns, double *largest,
+        struct ft_error *error);
+
 /* Launches that are kept in a graph, each made by `launch` of its number. */
 int gpu_capture(struct gpu *gpu, unsigned launches,
         int (*launch)(struct gpu *gpu, void *context, unsigned number, struct ft_error *error), void *context,
