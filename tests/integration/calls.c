@@ -244,6 +244,24 @@ static enum flytune_result ask_misses(struct calls *calls)
 	return code;
 }
 
+static enum flytune_result ask_kernels(struct calls *calls)
+{
+	struct flytune_kernel kernel;
+	struct flytune_kernel_knob knob;
+	flytune_kernel_list *list;
+	enum flytune_result code = flytune_kernels(calls->client, NULL, &list, &calls->error);
+
+	if (code != FLYTUNE_OK)
+		return code;
+	flytune_kernel_init(&kernel);
+	flytune_kernel_knob_init(&knob);
+	for (size_t i = 0; flytune_kernel_list_get(list, i, &kernel); i++)
+		say(calls, " %s %d %s", kernel.name, flytune_kernel_list_get_knob(list, i, 0, &knob),
+		        knob.name);
+	flytune_kernel_list_free(list);
+	return code;
+}
+
 static enum flytune_result ask_status(struct calls *calls)
 {
 	struct flytune_status_info status;
@@ -389,6 +407,7 @@ static const struct step {
         {"jobs", ask_jobs},
         {"trials", ask_trials},
         {"misses", ask_misses},
+        {"kernels", ask_kernels},
         {"status", ask_status},
         {"metrics", ask_metrics},
         {"export", ask_export},

@@ -349,7 +349,7 @@ class DaemonLife(Life):
         self.change("pin", FORGOTTEN, config=default)
         self.change("forget", FORGOTTEN)
         self.look(FORGOTTEN, ("default", None))
-        for method in ("pause", "resume", "jobs", "misses", "devices", "metrics"):
+        for method in ("pause", "resume", "jobs", "misses", "devices", "kernels", "metrics"):
             self.ask(method)
         self.read_anew()
         for asked, told in self.promised.items():
@@ -542,7 +542,7 @@ COMMANDS = [
     ("--json", "explain", *shape(m=32)), ("tune", *shape(m="16,64")), ("--json", "tune", *shape(m="16,64")),
     ("jobs",), ("--json", "jobs"), ("watch", "1"), ("--json", "watch", "1"), ("--json", "cancel", "1"),
     ("status",), ("--json", "status"), ("devices",), ("--json", "devices"), ("misses",), ("--json", "misses"), ("metrics",),
-    ("--json", "metrics"), ("import", "--dry-run", "EXPORTED"), ("--json", "import", "EXPORTED"),
+    ("--json", "metrics"), ("kernels",), ("--json", "kernels"), ("import", "--dry-run", "EXPORTED"), ("--json", "import", "EXPORTED"),
     ("--help",), ("tune", "--help"), ("--version",),
 ]
 

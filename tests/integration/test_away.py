@@ -24,7 +24,7 @@ def test_without_a_daemon_the_library_answers_the_default_in_under_1_ms(tmp_path
     assert harness.INSTRUMENTED or sorted(times)[len(times) // 2] < 0.001
 
 
-@pytest.mark.parametrize("command", [["lookup", *shape()], ["tune", *shape()], ["status"], ["jobs"], ["devices"],
+@pytest.mark.parametrize("command", [["lookup", *shape()], ["tune", *shape()], ["status"], ["jobs"], ["devices"], ["kernels"],
                                      ["trials", *shape()], ["cancel", 1], ["watch"]], ids=lambda words: words[0])
 def test_without_a_daemon_the_command_line_says_so_and_exits_3(tmp_path, command):
     done = ctl(tmp_path / "none", *command, as_json=False, check=False)

@@ -16,7 +16,7 @@ def filled(daemon):
 
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("tune", "--help"), ("export", "-"), ("list",),
                                    ("lookup", *shape()), ("lookup", *shape(m="16,64")), ("trials", *shape()),
-                                   ("explain", *shape()), ("status",), ("devices",), ("jobs",), ("misses",), ("metrics",),
+                                   ("explain", *shape()), ("status",), ("devices",), ("jobs",), ("misses",), ("metrics",), ("kernels",),
                                    ("tune", *shape()), ("tune", *shape(m=128)), ("tune", *shape(m=256), "--force"),
                                    ("check", *shape()), ("watch", "1"), ("cancel", "1"), ("forget", *shape(m=999)),
                                    ("unpin", *shape(m=999)), ("pause",), ("resume",), ("import", "--dry-run", "EXPORTED")],
