@@ -1,9 +1,13 @@
-/* An nvrtc that pretends: see pretend_cuda.c. A folder's source it really compiles, for the host. */
+/* An nvrtc that pretends: see pretend_cuda.c. A folder's source it really compiles, for the host; what that
+ * takes stays in TMPDIR, which is a test's own. */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kernels/kernel.h"
 #include "tests/gpu/pretend.h"
@@ -12,7 +16,7 @@ struct program {
 	uint32_t kernel;
 	char text[4096]; /* options, parted by spaces */
 	/* Of a folder. */
-	char folder[32]; /* with its source and includes; "": it is another's */
+	char folder[256]; /* with its source and includes; "": it is another's */
 	char name[64];
 	char log[4096];
 	char *library;
@@ -27,7 +31,7 @@ static const char prelude[] =
 
 static bool write_text(const char *folder, const char *name, const char *text)
 {
-	char path[128];
+	char path[512];
 
 	snprintf(path, sizeof path, "%s/%s", folder, name);
 	FILE *file = fopen(path, "we");
@@ -37,7 +41,7 @@ static bool write_text(const char *folder, const char *name, const char *text)
 /* Up to `size` bytes; 0 if there is no such file. */
 static size_t read_bytes(const char *folder, const char *name, char *to, size_t size)
 {
-	char path[128];
+	char path[512];
 
 	snprintf(path, sizeof path, "%s/%s", folder, name);
 	FILE *file = fopen(path, "re");
@@ -47,23 +51,35 @@ static size_t read_bytes(const char *folder, const char *name, char *to, size_t 
 	return got;
 }
 
+/* The child's whole life. */
+static void become_compiler(const char *folder, const char *const *argument)
+{
+	int log = chdir(folder) == 0 ? open("log", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+
+	if (log >= 0 && dup2(log, STDERR_FILENO) >= 0)
+		execvp(argument[0], (char *const *)(uintptr_t)argument);
+	_exit(127);
+}
+
 static int compile_own(struct program *program, int options, const char **option)
 {
-	enum { LIBRARY_MAX = 1 << 20 };
-	char command[4096];
-	size_t length = (size_t)snprintf(command, sizeof command,
-	        "cd %s && c++ -shared -fPIC -O1 -x c++ -include prelude.h -o library.so", program->folder);
+	enum { LIBRARY_MAX = 1 << 20, WORDS = 64 };
+	const char *argument[WORDS] = {"c++", "-shared", "-fPIC", "-O1", "-x", "c++", "-include", "prelude.h",
+	        "-o", "library.so", program->name};
+	size_t count = 11;
+	int status = -1;
 
-	for (int i = 0; i < options && length < sizeof command; i++)
+	for (int i = 0; i < options && count + 1 < WORDS; i++)
 		if (strncmp(option[i], "-D", 2) == 0)
-			length += (size_t)snprintf(
-			        command + length, sizeof command - length, " '%s'", option[i]);
-	if (length < sizeof command)
-		snprintf(command + length, sizeof command - length, " %s 2>log", program->name);
+			argument[count++] = option[i];
 	program->library = malloc(LIBRARY_MAX);
 	if (!program->library)
 		return NO_MEMORY;
-	if (system(command) == 0)
+	pid_t pid = fork();
+
+	if (pid == 0)
+		become_compiler(program->folder, argument);
+	if (pid > 0 && waitpid(pid, &status, 0) == pid && status == 0)
 		program->library_size =
 		        read_bytes(program->folder, "library.so", program->library, LIBRARY_MAX);
 	else
@@ -97,7 +113,10 @@ EXPORT int nvrtcCreateProgram(struct program **program, const char *source, cons
 			known = true;
 		}
 	if (!known) {
-		snprintf((*program)->folder, sizeof(*program)->folder, "/tmp/pretend-XXXXXX");
+		const char *place = getenv("TMPDIR");
+
+		snprintf((*program)->folder, sizeof(*program)->folder, "%s/pretend-XXXXXX",
+		        place ? place : "/tmp");
 		snprintf((*program)->name, sizeof(*program)->name, "%s", name);
 		if (!mkdtemp((*program)->folder) || !write_text((*program)->folder, name, source) ||
 		        !write_text((*program)->folder, "prelude.h", prelude))
@@ -176,12 +195,6 @@ EXPORT int nvrtcGetCUBIN(struct program *program, char *code)
 
 EXPORT int nvrtcDestroyProgram(struct program **program)
 {
-	char command[64];
-
-	if ((*program)->folder[0]) {
-		snprintf(command, sizeof command, "rm -r %s", (*program)->folder);
-		(void)!system(command);
-	}
 	free((*program)->library);
 	free(*program);
 	*program = NULL;

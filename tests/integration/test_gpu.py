@@ -38,7 +38,7 @@ def gpus(tmp_path, driver, daemons):
     """Daemons on the pretended GPU. Their runners take their fault from a file, and FLYTUNE_PRETEND from another."""
     runner = tmp_path / "runner-cuda"
     runner.write_text(f"""#!/bin/sh
-export LD_LIBRARY_PATH={driver}
+export LD_LIBRARY_PATH={driver} TMPDIR={tmp_path}
 [ -f {tmp_path}/fault ] && export FLYTUNE_TEST_FAULT="$(cat {tmp_path}/fault)"
 [ -f {tmp_path}/pretend ] && export FLYTUNE_PRETEND="$(cat {tmp_path}/pretend)"
 [ -f {tmp_path}/limit ] && ulimit -f "$(cat {tmp_path}/limit)"
@@ -328,8 +328,8 @@ def test_what_the_system_says_of_the_clocks_is_reported(gpu, tmp_path, pretend, 
 
 
 def offline(driver, *words, **env):
-    return subprocess.run([RUNNER, *words], env={**os.environ, "LD_LIBRARY_PATH": str(driver), **env}, capture_output=True,
-                          text=True, timeout=harness.DEADLINE)
+    return subprocess.run([RUNNER, *words], capture_output=True, text=True, timeout=harness.DEADLINE,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(driver), "TMPDIR": str(driver), **env})
 
 
 def test_a_compiler_that_aborts_is_named(driver, tmp_path):
