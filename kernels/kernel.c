@@ -40,3 +40,16 @@ int ft_problem_admit(const struct ft_kernel *kernel, const struct ft_schema *sch
 		return -1;
 	return kernel && kernel->check ? kernel->check(kernel, whole, error) : 0;
 }
+
+void ft_schema_member(const struct ft_schema *schema, const uint8_t *row, struct ft_config *config)
+{
+	memset(config, 0, sizeof(*config));
+	config->count = schema->knob_count;
+	for (uint32_t i = 0; i < schema->knob_count; i++) {
+		const struct ft_knob_def *def = &schema->knob[i];
+
+		memcpy(config->knob[i].name, def->name, sizeof(def->name));
+		memcpy(config->knob[i].word, def->word[row[i]], sizeof(def->word[0]));
+		config->knob[i].value = def->value[row[i]];
+	}
+}

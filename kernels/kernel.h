@@ -89,6 +89,16 @@ struct ft_space {
 	/* In the order of the tie rule: a config that uses less of the machine first. */
 	struct ft_config config[FT_SPACE_MAX];
 	char pruned[FT_SPACE_MAX][64]; /* why it cannot win; "": it is tried */
+	/* Not 0: there are more members than fit. The default alone is listed, and so many can win; ft_kernel.members has them. */
+	uint32_t unlisted;
+};
+
+/* The members of a space that can win, however many, in the order of the tie rule. */
+struct ft_members {
+	uint32_t count, knobs;
+	uint32_t default_index;
+	uint8_t *
+	        row; /* `count` times `knobs`: a member's values, as indices into the knobs of the schema; free() it */
 };
 
 /* ---- the data of a launch ---- */
@@ -173,12 +183,20 @@ struct ft_kernel {
 	/* The analytic default. Never fails for a checked problem. */
 	void (*default_config)(const struct ft_kernel *kernel, const struct ft_problem *problem,
 	        const struct ft_traits *traits, struct ft_config *config);
-	/* All configs for a problem, the default among them. */
+	/* All configs for a problem, the default among them; or no more than that one: ft_space.unlisted. */
 	int (*space)(const struct ft_kernel *kernel, const struct ft_problem *problem,
 	        const struct ft_traits *traits, struct ft_space *space, struct ft_error *error);
 	/* Whether a config that came from elsewhere is a member of this problem's space (pruned ones are). */
 	int (*check_config)(const struct ft_kernel *kernel, const struct ft_problem *problem,
 	        const struct ft_traits *traits, const struct ft_config *config, struct ft_error *error);
+	/* Of a kernel whose spaces may be large; NULL of others. Two spaces of one problem on one device are alike where these
+	 * texts are. */
+	const char *space_text;
+	/* Whether a config, its knobs in the schema's order, is a member that can win. */
+	bool (*tries)(const struct ft_kernel *kernel, const struct ft_problem *problem,
+	        const struct ft_traits *traits, const struct ft_config *config);
+	int (*members)(const struct ft_kernel *kernel, const struct ft_problem *problem,
+	        const struct ft_traits *traits, struct ft_members *rows, struct ft_error *error);
 	/* Of a checked problem. */
 	void (*tensors)(
 	        const struct ft_kernel *kernel, const struct ft_problem *problem, struct ft_tensors *tensors);
@@ -312,6 +330,9 @@ void ft_schema_key(
  * than `given`, and in pieces after a failure. */
 int ft_schema_check_config(const struct ft_schema *schema, const struct ft_config *given,
         struct ft_config *ordered, struct ft_error *error);
+
+/* The config of a row of struct ft_members. */
+void ft_schema_member(const struct ft_schema *schema, const uint8_t *row, struct ft_config *config);
 
 /* The schema as a runner's hello carries it, and back. */
 void ft_schema_write(struct ft_writer *writer, const struct ft_schema *schema, const char *source_hash,

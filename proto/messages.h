@@ -21,9 +21,11 @@ enum {
 	FT_LOOKUPS_MAX = 1024,         /* in one lookup_many or subscribe */
 	FT_SUBSCRIBED_MAX = 4096,      /* answers that one connection subscribes to */
 	FT_IDENTITY_WHOLE_SIZE = 2048, /* a runner's identity and a kernel's source together */
-	FT_SPACE_MAX = 512,            /* configs in the space of one problem */
-	FT_ROUNDS_MAX = 256,           /* rounds kept for one problem */
-	FT_SAMPLE_LEAST_PS = 1000,     /* no launch takes less; a sample below is nonsense */
+	FT_SPACE_MAX = 512,     /* configs of a problem's space that is tried whole; and that race at once */
+	FT_MEMBERS_MAX = 65536, /* of any space */
+	FT_TRIES_MAX = 4096,    /* of these, what is tried of one that is larger */
+	FT_ROUNDS_MAX = 256,    /* rounds kept for one problem */
+	FT_SAMPLE_LEAST_PS = 1000, /* no launch takes less; a sample below is nonsense */
 };
 
 /* ---------------------------------------------------------------- client road */
@@ -148,6 +150,7 @@ FT_DECLARE_MESSAGE(job_request, FT_JOB_REQUEST)
 	F(UINT, sweep_ns, 0, FT_OPTIONAL)  /* time that this job's sweep ran, over all its starts */      \
 	F(UINT, waited_ns, 0, FT_OPTIONAL) /* besides, for others who used the device */                  \
 	F(UINT, trials, 0, FT_OPTIONAL)    /* members of the space that are tried */                      \
+	F(UINT, space, 0, FT_OPTIONAL)     /* members that there are, where not all are tried */          \
 	F(UINT, settled, 0, FT_OPTIONAL)   /* of these, dropped or out or decided */                      \
 	F(UINT, rounds, 0, FT_OPTIONAL)                                                                   \
 	F(UINT, waiters, 0, FT_OPTIONAL)                                                                  \
@@ -166,6 +169,7 @@ FT_DECLARE_MESSAGE(jobs_reply, FT_JOBS_REPLY)
 	F(TEXT, state, 16, FT_OPTIONAL)                                                                      \
 	F(TEXT, stage, 16, FT_OPTIONAL)                                                                      \
 	F(UINT, trials, 0, FT_OPTIONAL)                                                                      \
+	F(UINT, space, 0, FT_OPTIONAL)                                                                       \
 	F(UINT, settled, 0, FT_OPTIONAL)                                                                     \
 	F(UINT, round, 0, FT_OPTIONAL)                                                                       \
 	F(CONFIG, config, 0, FT_OPTIONAL) /* of a trial event: a config that was settled */                  \
@@ -219,6 +223,7 @@ FT_DECLARE_MESSAGE(trial, FT_TRIAL)
 	        FT_OPTIONAL) /* the default's time over the winner's, by the rounds that both were in */ \
 	F(UINT, gain_least_ppm, 0, FT_OPTIONAL)                                                          \
 	F(UINT, seen_ppm, 0, FT_OPTIONAL) /* of the space, what was tried */                             \
+	F(UINT, space, 0, FT_OPTIONAL)    /* members that can win, tried or not */                       \
 	F(RAW, knobs, 0, FT_OPTIONAL)     /* schema_knob */                                              \
 	F(RAW, trials, 0, FT_REQUIRED)    /* trial */
 FT_DECLARE_MESSAGE(trials_reply, FT_TRIALS_REPLY)
@@ -527,7 +532,8 @@ FT_DECLARE_MESSAGE(space_request, FT_SPACE_REQUEST)
 #define FT_SPACE_REPLY(F)                                                                                 \
 	F(RAW, members, 0, FT_REQUIRED) /* space_member, in the order of the deciding rule: less of the \
 	                                     machine first */ \
-	F(UINT, default_index, 0, FT_REQUIRED) /* index of the default config, never pruned */
+	F(UINT, default_index, 0, FT_REQUIRED) /* index of the default config, never pruned */            \
+	F(UINT, unlisted, 0, FT_OPTIONAL)      /* the default alone is listed, of so many that can win */
 FT_DECLARE_MESSAGE(space_reply, FT_SPACE_REPLY)
 
 #define FT_SPACE_MEMBER(F)                \
@@ -535,20 +541,22 @@ FT_DECLARE_MESSAGE(space_reply, FT_SPACE_REPLY)
 	F(TEXT, pruned, FT_REASON_SIZE, FT_OPTIONAL) /* why it cannot win */
 FT_DECLARE_MESSAGE(space_member, FT_SPACE_MEMBER)
 
-#define FT_SWEEP_REQUEST(F)                                                                               \
-	F(UINT, job, 0, FT_REQUIRED)                                                                      \
-	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                      \
-	F(PROBLEM, problem, 0, FT_REQUIRED)                                                               \
-	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                   \
-	F(RAW, members, 0, FT_REQUIRED)        /* sweep_member: the space, with what is known */          \
-	F(UINT, default_index, 0, FT_REQUIRED) /* index of the default config */                          \
-	F(UINT, rounds, 0, FT_OPTIONAL) /* rounds already measured; new ones are numbered on from here */ \
-	F(UINT, seed, 0, FT_REQUIRED)                                                                     \
-	F(UINT, budget_ns, 0, FT_REQUIRED)                                                                \
-	F(UINT, band_ppm, 0, FT_REQUIRED)                                                                 \
-	F(UINT, min_rounds, 0, FT_REQUIRED)                                                               \
-	F(UINT, max_rounds, 0, FT_REQUIRED)                                                               \
-	F(BOOL, hasty, 0, FT_OPTIONAL) /* its rounds may all lie in one moment */
+#define FT_SWEEP_REQUEST(F)                                                                                 \
+	F(UINT, job, 0, FT_REQUIRED)                                                                        \
+	F(TEXT, kernel, FT_KERNEL_SIZE, FT_REQUIRED)                                                        \
+	F(PROBLEM, problem, 0, FT_REQUIRED)                                                                 \
+	F(TEXT, device, FT_DEVICE_ID_SIZE, FT_REQUIRED)                                                     \
+	F(RAW, members, 0, FT_REQUIRED)        /* sweep_member: the space, with what is known */            \
+	F(UINT, default_index, 0, FT_REQUIRED) /* index of the default config */                            \
+	F(UINT, rounds, 0, FT_OPTIONAL) /* rounds already measured; new ones are numbered on from here */   \
+	F(UINT, seed, 0, FT_REQUIRED)                                                                       \
+	F(UINT, budget_ns, 0, FT_REQUIRED)                                                                  \
+	F(UINT, band_ppm, 0, FT_REQUIRED)                                                                   \
+	F(UINT, min_rounds, 0, FT_REQUIRED)                                                                 \
+	F(UINT, max_rounds, 0, FT_REQUIRED)                                                                 \
+	F(BOOL, hasty, 0, FT_OPTIONAL)    /* its rounds may all lie in one moment */                        \
+	F(UINT, unlisted, 0, FT_OPTIONAL) /* as in the space's reply: the members are those tried so far */ \
+	F(BOOL, search, 0, FT_OPTIONAL)   /* more members are to be looked for first */
 FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 
 #define FT_SWEEP_MEMBER(F)                                                                                  \
@@ -560,6 +568,8 @@ FT_DECLARE_MESSAGE(sweep_request, FT_SWEEP_REQUEST)
 	F(BOOL, verified, 0, FT_OPTIONAL)        /* before timing */                                        \
 	F(BOOL, dropped, 0, FT_OPTIONAL)         /* by the decision, in an earlier round */                 \
 	F(BOOL, served, 0, FT_OPTIONAL)          /* it is the winner that is stored now */                  \
+	F(UINT, place, 0, FT_OPTIONAL)           /* in the space, of which not all are listed */            \
+	F(UINT, look_ps, 0, FT_OPTIONAL)         /* what it took when it was looked at */                   \
 	F(RAW, samples, 0, FT_OPTIONAL) /* picoseconds, one a round so far; 0: not measured in that round */
 FT_DECLARE_MESSAGE(sweep_member, FT_SWEEP_MEMBER)
 
@@ -588,7 +598,8 @@ FT_DECLARE_MESSAGE(cancel_notice, FT_CANCEL_NOTICE)
 /* The notice "event" of a runner. `trial` is an index into the sweep's members. */
 #define FT_RUNNER_EVENT(F)                                                                                  \
 	F(UINT, job, 0, FT_REQUIRED)                                                                        \
-	F(TEXT, event, 16, FT_REQUIRED) /* stage, begin, built, same_code, verified, out, round, dropped */ \
+	F(TEXT, event, 16, FT_REQUIRED) /* stage, begin, built, same_code, verified, out, round, dropped, \
+	                                   member, looked, race */ \
 	F(TEXT, stage, 16, FT_OPTIONAL) /* stage and begin: start, build, verify, measure, wait, confirm */ \
 	F(UINT, trial, 0, FT_REQUIRED)                                                                      \
 	F(TEXT, code, FT_HASH_SIZE, FT_OPTIONAL) /* built */                                                \
@@ -600,8 +611,12 @@ FT_DECLARE_MESSAGE(cancel_notice, FT_CANCEL_NOTICE)
 	F(REAL, error, 0, FT_OPTIONAL)           /* verified: largest relative error */                     \
 	F(TEXT, status, 16, FT_OPTIONAL)         /* out: wrong, failed or pruned */                         \
 	F(UINT, round, 0, FT_OPTIONAL)           /* round, dropped */                                       \
-	F(RAW, samples, 0, FT_OPTIONAL)          /* round: [index, picoseconds] a config measured in it */  \
+	F(RAW, samples, 0, FT_OPTIONAL)    /* round: [index, picoseconds] a config measured in it; race: \
+	                                            the indices of all that race */  \
 	F(UINT, disturbed, 0, FT_OPTIONAL) /* round: samples that something else on the device disturbed */ \
+	F(CONFIG, config, 0, FT_OPTIONAL)  /* member: one more, `trial` is its index */                     \
+	F(UINT, place, 0, FT_OPTIONAL)     /* member: in the space */                                       \
+	F(UINT, look_ps, 0, FT_OPTIONAL)   /* looked: what it took, for now */                              \
 	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)
 FT_DECLARE_MESSAGE(runner_event, FT_RUNNER_EVENT)
 

@@ -56,6 +56,7 @@ void job_show(const struct ft_job *job, const char *store, struct flytune_job *s
 	shown->waited_ns = job->waited_ns;
 	shown->trials = job->trials;
 	shown->settled = job->settled;
+	shown->space = job->space;
 	shown->rounds = job->rounds;
 	shown->waiters = job->waiters;
 	shown->restarts = job->restarts;

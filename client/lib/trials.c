@@ -77,6 +77,7 @@ static int fill(flytune_trial_list *list, struct ft_view body, struct ft_error *
 	list->info.gain_ppm = reply.gain_ppm;
 	list->info.gain_least_ppm = reply.gain_least_ppm;
 	list->info.seen_ppm = reply.seen_ppm;
+	list->info.space = reply.space;
 	snprintf(list->info.reason, sizeof list->info.reason, "%s", reply.reason);
 	return 0;
 }

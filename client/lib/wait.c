@@ -30,6 +30,7 @@ static int show(const struct ft_event *event, struct flytune_event *shown)
 	snprintf(shown->stage, sizeof shown->stage, "%s", event->stage);
 	shown->trials = event->trials;
 	shown->settled = event->settled;
+	shown->space = event->space;
 	shown->round = event->round;
 	snprintf(shown->status, sizeof shown->status, "%s", event->status);
 	shown->time_ps = event->time_ps;

@@ -58,15 +58,16 @@ bool target_takes(const struct target *target, struct ft_config *config, struct 
 
 bool target_tries(const struct target *target, const struct ft_config *config)
 {
+	const struct ft_kernel *known = target->kernel->known;
 	struct ft_space *space;
 	bool tries = false;
 
-	if (target->kernel->known == NULL)
+	if (known == NULL)
 		return true;
+	if (known->tries != NULL)
+		return known->tries(known, &target->problem, &target->device->traits, config);
 	space = malloc(sizeof(*space));
-	if (space == NULL ||
-	        target->kernel->known->space(
-	                target->kernel->known, &target->problem, &target->device->traits, space, NULL) != 0)
+	if (space == NULL || known->space(known, &target->problem, &target->device->traits, space, NULL) != 0)
 		goto out;
 	for (uint32_t i = 0; i < space->count && !tries; i++)
 		tries = space->pruned[i][0] == '\0' && ft_config_equal(&space->config[i], config);
@@ -83,19 +84,27 @@ static void add_config(XXH3_state_t *state, const struct ft_config *config)
 	(void)XXH3_64bits_update(state, text, strlen(text) + 1);
 }
 
+/* Where the space follows from a text, problem and device are of the same answer: no member is looked at. */
+static uint64_t hash_text(const struct ft_kernel *known)
+{
+	return XXH3_64bits(known->space_text, strlen(known->space_text));
+}
+
 uint64_t target_space_hash(const struct target *target)
 {
+	const struct ft_kernel *known = target->kernel->known;
 	struct ft_space *space;
 	XXH3_state_t *state;
 	uint64_t hash = 0;
 
-	if (target->kernel->known == NULL)
+	if (known == NULL)
 		return 0;
+	if (known->space_text != NULL)
+		return hash_text(known);
 	space = malloc(sizeof(*space));
 	state = XXH3_createState();
 	if (space != NULL && state != NULL &&
-	        target->kernel->known->space(
-	                target->kernel->known, &target->problem, &target->device->traits, space, NULL) == 0) {
+	        known->space(known, &target->problem, &target->device->traits, space, NULL) == 0) {
 		(void)XXH3_64bits_reset(state);
 		for (uint32_t i = 0; i < space->count; i++) {
 			if (space->pruned[i][0] == '\0')
@@ -111,9 +120,14 @@ uint64_t target_space_hash(const struct target *target)
 uint64_t target_members_hash(const struct target *target, const struct ft_config *config,
         const char (*pruned)[FT_REASON_SIZE], uint32_t count)
 {
-	XXH3_state_t *state = target->kernel->known != NULL ? XXH3_createState() : NULL;
+	const struct ft_kernel *known = target->kernel->known;
+	XXH3_state_t *state = NULL;
 	uint64_t hash = 0;
 
+	if (known != NULL && known->space_text != NULL)
+		return hash_text(known);
+	if (known != NULL)
+		state = XXH3_createState();
 	if (state == NULL)
 		return 0;
 	(void)XXH3_64bits_reset(state);

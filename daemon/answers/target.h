@@ -20,7 +20,7 @@ int target_default(const struct target *target, struct ft_config *config, struct
 /* Whether a config is in this problem's space today; puts its knobs in the schema's order. */
 bool target_takes(const struct target *target, struct ft_config *config, struct ft_error *error);
 /* And whether a search of this problem would try it: what is pruned cannot win. Of a kernel that is not built in only its
- * runner knows. Makes the whole space. */
+ * runner knows. Makes the whole space, but for kernels that can tell without. */
 bool target_tries(const struct target *target, const struct ft_config *config);
 /* Hash of the configs that a search of this problem would try today; 0 if only its runner knows. */
 uint64_t target_space_hash(const struct target *target);

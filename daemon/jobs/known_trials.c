@@ -92,6 +92,38 @@ struct trials *trials_merge(const struct target *target, struct trials *known, c
 	return trials;
 }
 
+struct trials *trials_of_unlisted(
+        const struct target *target, struct trials *known, const struct ft_config *usual, uint64_t unlisted)
+{
+	struct trials *trials = known != NULL ? known : trials_new(0);
+	int32_t index;
+
+	if (trials == NULL)
+		return NULL;
+	if (known == NULL) {
+		(void)snprintf(trials->kernel, sizeof(trials->kernel), "%s", target->kernel->schema.kernel);
+		trials->problem = target->problem;
+	}
+	trials->unlisted = unlisted;
+	for (uint32_t i = 0; i < trials->count; i++) {
+		struct trial *trial = &trials->trial[i];
+
+		if (trial->status == TRIAL_PRUNED)
+			trial->status = TRIAL_WAITING;
+		if (trial->status == TRIAL_WAITING && trial->struck)
+			trial->status = TRIAL_SUSPECT; /* it was to be tried once more */
+	}
+	index = trials_find(trials, usual);
+	if (index < 0 && trials_add(trials, usual, TRIAL_NO_PLACE) != NULL)
+		index = (int32_t)trials->count - 1;
+	if (index < 0) {
+		trials_free(trials);
+		return NULL;
+	}
+	trials->default_index = (uint32_t)index;
+	return trials;
+}
+
 bool trials_complete(const struct trials *trials, uint32_t members)
 {
 	if (trials->winner < 0)
@@ -117,6 +149,7 @@ void trials_forget_times(struct trials *trials, bool retry)
 	trials->rounds = 0;
 	trials->winner = -1;
 	trials->conclusive = false;
+	trials->raced = false;
 	for (uint32_t i = 0; i < trials->count; i++) {
 		struct trial *trial = &trials->trial[i];
 

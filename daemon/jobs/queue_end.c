@@ -289,8 +289,7 @@ void queue_sweep_ended(void *data, const struct sweep_end *found)
 		job->winner = found->held;
 	if (trials != NULL) {
 		job->info.rounds = trials->rounds;
-		trials_progress(trials, trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX,
-		        &job->info.trials, &job->info.settled);
+		trials_progress(trials, trials_members(trials), &job->info.trials, &job->info.settled);
 	}
 	if (outcome == SWEEP_DECIDED)
 		job_set_outcome(job, JOB_DONE, trials->reason);

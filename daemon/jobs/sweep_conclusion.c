@@ -174,6 +174,7 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply, bo
 	struct trials *trials = sweep->trials;
 	struct ft_decision decision;
 	uint32_t unreached;
+	uint64_t space;
 
 	if (in_part)
 		sweep->suspects = SUSPECTS_LEFT;
@@ -203,6 +204,9 @@ static void conclude(struct sweep *sweep, const struct ft_sweep_reply *reply, bo
 	if (unreached > 0)
 		add_to_reason(trials, "; %u of %" PRIu64 " configs were not reached in the budget of %.3g s",
 		        unreached, sweep->job->trials, (double)sweep_budget(sweep) / 1e9);
+	if (trials->unlisted > 0)
+		add_to_reason(trials, "; %" PRIu64 " of %" PRIu64 " configs were tried",
+		        trials_seen(trials, sweep->members, &space), trials->unlisted);
 	note_disturbance(sweep, &decision, reply->interference);
 	if (!in_part && (strcmp(reply->outcome, "decided") != 0 || reply->winner != decision.winner))
 		log_line(sweep->log, LOG_LEVEL_WARNING,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/jobs/winner.h"
@@ -39,9 +40,10 @@ static enum settings_stage stage_of(const char *word, enum settings_stage otherw
 	return otherwise;
 }
 
-static void race_again(struct trial *trial)
+/* But for who was looked at and never raced. */
+static void race_again(const struct trials *trials, struct trial *trial)
 {
-	if (!trial->dropped)
+	if (!trial->dropped || (trials->unlisted > 0 && trial->sample_ps == NULL))
 		return;
 	trial->dropped = false;
 	trial->dropped_round = 0;
@@ -84,7 +86,7 @@ static void drop_worse(struct sweep *sweep)
 	/* Dropped in rounds that turned out to be slow ones: the runner races them again. */
 	for (uint32_t i = 0; i < sweep->members; i++) {
 		if (sweep->standing[i].revive && trials->trial[i].status == TRIAL_WAITING)
-			race_again(&trials->trial[i]);
+			race_again(trials, &trials->trial[i]);
 	}
 }
 
@@ -96,17 +98,17 @@ void sweep_out_after_timing(struct sweep *sweep, const struct trial *out)
 		struct trial *trial = &sweep->trials->trial[i];
 
 		if (trial->status == TRIAL_WAITING)
-			race_again(trial);
+			race_again(sweep->trials, trial);
 	}
 	drop_worse(sweep);
 }
 
-/* One round's samples, taken whole or not at all. */
-static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
+/* One round's samples, taken whole or not at all. `sample` is zero for each member. */
+static void take_samples(struct sweep *sweep, const struct ft_runner_event *event, uint64_t *sample)
 {
 	struct trials *trials = sweep->trials;
-	uint64_t sample[FT_SPACE_MAX] = {0};
 	struct ft_cursor cursor = ft_cursor_of(event->samples.data, event->samples.length);
+	const uint32_t most = sweep->members < FT_SPACE_MAX ? sweep->members : FT_SPACE_MAX;
 	uint32_t count;
 
 	if (event->round != trials->rounds || trials->rounds >= FT_ROUNDS_MAX) {
@@ -114,8 +116,8 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 		        sweep, "it sent round %" PRIu64 " where %u is due", event->round, trials->rounds);
 		return;
 	}
-	if (!ft_read_array(&cursor, &count) || count == 0 || count > sweep->members) {
-		protocol_error(sweep, "a round must have 1 to %u samples", sweep->members);
+	if (!ft_read_array(&cursor, &count) || count == 0 || count > most) {
+		protocol_error(sweep, "a round must have 1 to %u samples", most);
 		return;
 	}
 	for (uint32_t i = 0; i < count; i++) {
@@ -156,6 +158,17 @@ static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
 	sweep_store_trials(sweep);
 }
 
+static void take_round(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	uint64_t *sample = calloc(sweep->members, sizeof(*sample));
+
+	if (sample == NULL)
+		protocol_error(sweep, "no memory for its samples");
+	else
+		take_samples(sweep, event, sample);
+	free(sample);
+}
+
 static void take_stage(struct sweep *sweep, const struct ft_runner_event *event)
 {
 	sweep_note_waiting(sweep, strcmp(event->stage, "wait") == 0);
@@ -182,6 +195,98 @@ static void take_out(struct sweep *sweep, const struct ft_runner_event *event)
 	memcpy(trial->reason, event->reason, sizeof(trial->reason));
 	sweep_note_trial(sweep, (uint32_t)event->trial);
 	sweep_out_after_timing(sweep, trial);
+	sweep_store_trials(sweep);
+}
+
+/* ---- of a space that is not listed ---- */
+
+static bool searches(const struct sweep *sweep)
+{
+	return sweep->trials->unlisted > 0 && sweep->picked == NULL && !sweep->trials->raced;
+}
+
+/* One more member that the runner is going to try. */
+static void take_member(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trials *trials = sweep->trials;
+	struct ft_config config = event->config;
+	bool good = searches(sweep) && event->trial == sweep->members && event->place < trials->unlisted &&
+	        target_takes(&sweep->target, &config, NULL);
+
+	for (uint32_t i = 0; i < sweep->members && good; i++)
+		good = trials->trial[i].place != event->place;
+	if (!good || trials_add(trials, &config, (uint32_t)event->place) == NULL) {
+		protocol_error(sweep, "it cannot try member %" PRIu64 " as trial %" PRIu64, event->place,
+		        event->trial);
+		return;
+	}
+	sweep->members++;
+	trials_progress(trials, sweep->members, &sweep->job->trials, &sweep->job->settled);
+	sweep->dirty = true; /* to the store with what comes of it */
+}
+
+static void take_look(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	if (!searches(sweep) || event->look_ps < FT_SAMPLE_LEAST_PS || event->look_ps > sample_max_ps) {
+		protocol_error(sweep, "a look at trial %" PRIu64 " makes no sense", event->trial);
+		return;
+	}
+	sweep->trials->trial[event->trial].look_ps = event->look_ps;
+	sweep->let_go = 0;
+	sweep->shown = SWEEP_SHOWN_RUN;
+	sweep_note_trial(sweep, (uint32_t)event->trial);
+	sweep_store_trials(sweep);
+}
+
+static void leave_out(struct trial *trial, uint64_t best_ps)
+{
+	if (trial->status != TRIAL_WAITING)
+		return;
+	trial->dropped = true;
+	if (trial->look_ps > 0)
+		(void)snprintf(trial->reason, sizeof(trial->reason),
+		        "%" PRIu64 " %% slower than the best when it was looked at",
+		        (trial->look_ps - best_ps) * 100 / best_ps);
+	else
+		(void)snprintf(trial->reason, sizeof(trial->reason), "there was no time to look at it");
+}
+
+/* Who races; the others are left out. */
+static void take_race(struct sweep *sweep, const struct ft_runner_event *event)
+{
+	struct trials *trials = sweep->trials;
+	struct ft_cursor cursor = ft_cursor_of(event->samples.data, event->samples.length);
+	bool *races = calloc(sweep->members, sizeof(*races));
+	uint64_t best_ps = UINT64_MAX, index = 0;
+	uint32_t count = 0;
+	bool good =
+	        races != NULL && searches(sweep) && ft_read_array(&cursor, &count) && count <= FT_SPACE_MAX;
+
+	for (uint32_t i = 0; i < count && good; i++) {
+		good = ft_read_uint(&cursor, &index) && index < sweep->members;
+		if (good)
+			races[index] = true;
+	}
+	if (!good) {
+		protocol_error(sweep, "who is to race makes no sense");
+		free(races);
+		return;
+	}
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		const struct trial *trial = &trials->trial[i];
+
+		if (trial->status == TRIAL_WAITING && trial->look_ps > 0 && trial->look_ps < best_ps)
+			best_ps = trial->look_ps;
+	}
+	trials->raced = true;
+	for (uint32_t i = 0; i < sweep->members; i++) {
+		trials->trial[i].dropped = trials->trial[i].dropped && !races[i];
+		if (!races[i] && i != trials->default_index)
+			leave_out(&trials->trial[i], best_ps);
+	}
+	free(races);
+	trials_progress(trials, sweep->members, &sweep->job->trials, &sweep->job->settled);
+	(void)sweep_note_event(sweep, "stage");
 	sweep_store_trials(sweep);
 }
 
@@ -212,6 +317,8 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 		}
 		trial->status = TRIAL_SAME_CODE;
 		trial->same_as = (uint32_t)event->other;
+		if (trial->look_ps == 0)
+			trial->look_ps = sweep->trials->trial[event->other].look_ps;
 		memcpy(trial->reason, event->reason, sizeof(trial->reason));
 		sweep_note_trial(sweep, (uint32_t)event->trial);
 		sweep_store_trials(sweep);
@@ -223,6 +330,8 @@ static void take_event(struct sweep *sweep, const struct ft_runner_event *event)
 		sweep_store_trials(sweep);
 	} else if (strcmp(event->event, "confirmed") == 0 && waiting) {
 		trial->confirmed = true;
+	} else if (strcmp(event->event, "looked") == 0 && waiting) {
+		take_look(sweep, event);
 	} else if (strcmp(event->event, "out") == 0 && waiting) {
 		take_out(sweep, event);
 	}
@@ -236,14 +345,20 @@ void sweep_runner_event(struct sweep *sweep, const struct worker *worker, const 
 {
 	if (sweep->worker != worker || !sweep_is_on(sweep->phase) || event->job != sweep->job->job)
 		return; /* a late word about a sweep that is over */
-	if (event->trial >= sweep->members) {
+	const bool is_member = strcmp(event->event, "member") == 0;
+
+	if (event->trial >= sweep->members && !is_member) {
 		protocol_error(sweep, "it speaks of trial %" PRIu64 " of %u", event->trial, sweep->members);
 		return;
 	}
-	if (strcmp(event->event, "round") == 0)
+	if (is_member)
+		take_member(sweep, event);
+	else if (strcmp(event->event, "round") == 0)
 		take_round(sweep, event);
 	else if (strcmp(event->event, "stage") == 0)
 		take_stage(sweep, event);
+	else if (strcmp(event->event, "race") == 0)
+		take_race(sweep, event);
 	else
 		take_event(sweep, event);
 	/* Every word shows that it is alive; a cancelled sweep has its one deadline to stop. */

@@ -34,6 +34,7 @@ struct ft_event *sweep_note_event(struct sweep *sweep, const char *word)
 	(void)snprintf(note->event.event, sizeof(note->event.event), "%s", word);
 	memcpy(note->event.stage, sweep->job->stage, sizeof(note->event.stage));
 	note->event.trials = sweep->job->trials;
+	note->event.space = sweep->job->space;
 	note->event.settled = sweep->job->settled;
 	note->event.round = sweep->job->rounds;
 	note->next = sweep->waiting;
@@ -57,6 +58,8 @@ void sweep_note_trial(struct sweep *sweep, uint32_t index)
 	if (trial->sample_ps != NULL) {
 		event->time_ps = sweep->standing[index].median_ps;
 		event->ci_ps = sweep->standing[index].ci_ps;
+	} else {
+		event->time_ps = trial->look_ps;
 	}
 }
 

@@ -21,7 +21,7 @@ static void pick_best(struct sweep *sweep, const struct store_answer *known, con
 	struct ft_standing *standing;
 	struct ft_decision decision;
 	struct trials *trials = sweep->trials;
-	uint32_t members = old->count < FT_SPACE_MAX ? old->count : FT_SPACE_MAX;
+	const uint32_t members = trials_members(old);
 	uint32_t left = SUBSET_MAX;
 	int32_t index = trials_find(trials, &known->winner.config);
 
@@ -119,6 +119,8 @@ static void write_members(const struct sweep *sweep, struct ft_writer *writer, s
 		        trial->verified && (i != sweep->trials->default_index || !sweep_wants_proof(sweep));
 		member->dropped = trial->dropped;
 		member->served = (int64_t)i == served;
+		member->place = trial->place;
+		member->look_ps = trial->look_ps;
 		ft_writer_reset(&samples);
 		if (trial->sample_ps != NULL) {
 			ft_write_array(&samples, sweep->trials->rounds);
@@ -166,6 +168,8 @@ void sweep_ask(struct sweep *sweep)
 	request->max_rounds = ft_rule_usual.max_rounds;
 	/* What was known before speaks too: a moment's interference costs no more than a whole sweep, which follows. */
 	request->hasty = sweep->picked != NULL;
+	request->unlisted = sweep->trials->unlisted;
+	request->search = request->unlisted > 0 && sweep->picked == NULL && !sweep->trials->raced;
 	sweep_go(sweep, SWEEP_RUNS);
 	sweep->busy = -1;
 	sweep->busy_stage = STAGE_START;
@@ -227,6 +231,14 @@ static int read_space(const struct ft_space_reply *reply, struct target *target,
 
 	if (!ft_read_array(&cursor, count) || *count == 0 || *count > FT_SPACE_MAX)
 		return ft_fail(error, FT_E_BAD_VALUE, "a space must have 1 to %d configs", FT_SPACE_MAX);
+	if (reply->unlisted > 0 &&
+	        (*count != 1 || reply->unlisted > FT_MEMBERS_MAX || target->kernel->known == NULL ||
+	                target->kernel->known->members == NULL))
+		return ft_fail(error, FT_E_BAD_VALUE,
+		        "a space that is not listed has its default, at most %d configs, and a kernel that "
+		        "can "
+		        "list it",
+		        FT_MEMBERS_MAX);
 	for (uint32_t i = 0; i < *count; i++) {
 		if (!ft_read_view(&cursor, &view))
 			return ft_fail(error, FT_E_BAD_REQUEST, "the space is cut short");
@@ -245,15 +257,13 @@ static int read_space(const struct ft_space_reply *reply, struct target *target,
 	return 0;
 }
 
-static void begin_members(struct sweep *sweep, struct trials *known, const struct ft_config *config,
-        const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t default_index)
+/* With trials that are of today's space; `known`: some were measured before. */
+static void begin_trials(struct sweep *sweep, bool known, uint64_t space_hash)
 {
-	trials_free(sweep->trials);
-	sweep->trials = trials_merge(&sweep->target, known, config, pruned, count, default_index);
 	free(sweep->standing);
-	sweep->standing = calloc(count, sizeof(*sweep->standing));
-	sweep->members = count;
-	if (sweep->trials == NULL || sweep->standing == NULL) {
+	sweep->standing =
+	        calloc(sweep->trials->unlisted > 0 ? FT_TRIES_MAX : sweep->members, sizeof(*sweep->standing));
+	if (sweep->standing == NULL) {
 		sweep_fail(sweep, "no memory for the trials");
 		return;
 	}
@@ -272,7 +282,7 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 		sweep_go_scope(sweep, SCOPE_SUBSET);
 	if (sweep->scope != SCOPE_WHOLE)
 		pick(sweep);
-	if (sweep->old == OLD_GOES || (sweep->scope == SCOPE_CHECK && known != NULL))
+	if (sweep->old == OLD_GOES || (sweep->scope == SCOPE_CHECK && known))
 		trials_forget_times(sweep->trials, sweep->old == OLD_GOES && sweep->retry);
 	if (sweep->old == OLD_GOES) {
 		sweep->old = OLD_GONE;
@@ -280,17 +290,62 @@ static void begin_members(struct sweep *sweep, struct trials *known, const struc
 	}
 	if (sweep->scope == SCOPE_CHECK)
 		sweep_go_scope(sweep, SCOPE_CHECKING);
-	sweep->space_hash = target_members_hash(&sweep->target, config, pruned, count);
-	if (!sweep_is_check(sweep->scope) && trials_complete(sweep->trials, count)) {
+	sweep->space_hash = space_hash;
+	if (!sweep_is_check(sweep->scope) && trials_complete(sweep->trials, sweep->members)) {
 		/* Decided before: an answer was lost, forgotten, or came back with its compiler. */
 		sweep_finish(sweep, SWEEP_DECIDED, NULL);
 		return;
 	}
 	sweep->trials->winner = -1;
-	trials_progress(sweep->trials, count, &sweep->job->trials, &sweep->job->settled);
+	sweep->job->space = sweep->trials->unlisted;
+	trials_progress(sweep->trials, sweep->members, &sweep->job->trials, &sweep->job->settled);
 	sweep_go_on_with_suspects(sweep);
 	sweep_store_trials(sweep);
 	sweep_ask(sweep);
+}
+
+static void begin_members(struct sweep *sweep, struct trials *known, const struct ft_config *config,
+        const char (*pruned)[FT_REASON_SIZE], uint32_t count, uint32_t default_index)
+{
+	trials_free(sweep->trials);
+	sweep->trials = trials_merge(&sweep->target, known, config, pruned, count, default_index);
+	sweep->members = count;
+	if (sweep->trials == NULL) {
+		sweep_fail(sweep, "no memory for the trials");
+		return;
+	}
+	begin_trials(sweep, known != NULL, target_members_hash(&sweep->target, config, pruned, count));
+}
+
+/* The one that is served is tried with the default, where no more is looked for. */
+static void add_served(struct sweep *sweep)
+{
+	struct store_answer known;
+
+	if (store_begin(sweep->store, NULL) != 0)
+		return;
+	if (lookup_known(sweep->store, &sweep->target, 0, &known, NULL) == 1 && known.winner.set &&
+	        trials_find(sweep->trials, &known.winner.config) < 0 &&
+	        target_takes(&sweep->target, &known.winner.config, NULL))
+		(void)trials_add(sweep->trials, &known.winner.config, TRIAL_NO_PLACE);
+	store_end(sweep->store);
+}
+
+/* Takes `known`. */
+static void begin_unlisted(
+        struct sweep *sweep, struct trials *known, const struct ft_config *usual, uint64_t unlisted)
+{
+	const bool measured = known != NULL;
+
+	sweep->trials = trials_of_unlisted(&sweep->target, known, usual, unlisted);
+	if (sweep->trials == NULL) {
+		sweep_fail(sweep, "no memory for the trials");
+		return;
+	}
+	if (sweep->scope != SCOPE_WHOLE)
+		add_served(sweep);
+	sweep->members = sweep->trials->count;
+	begin_trials(sweep, measured, target_space_hash(&sweep->target));
 }
 
 static void space_replied(void *data, struct ft_view reply, const struct ft_error *failure)
@@ -329,6 +384,11 @@ static void space_replied(void *data, struct ft_view reply, const struct ft_erro
 		/* Damaged ones are measured anew. */
 		(void)lookup_trials(sweep->store, &sweep->target, &known, NULL);
 		store_end(sweep->store);
+	}
+	if (space.unlisted > 0) {
+		begin_unlisted(sweep, known, &config[0], space.unlisted);
+		known = NULL;
+		goto out;
 	}
 	begin_members(sweep, known, config, (const char(*)[FT_REASON_SIZE])pruned, count,
 	        (uint32_t)space.default_index);

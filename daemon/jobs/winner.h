@@ -8,9 +8,11 @@
 /* Decides from the samples of a sweep's trials; `standing` has room for `members`. */
 void trials_decide(const struct trials *trials, uint32_t members, uint32_t band_ppm, bool ended, bool final,
         struct ft_standing *standing, struct ft_decision *decision);
-/* What `winner` gains over the default, and at least, in millionths: 1,200,000 is a default that takes 20 % longer. 0: not known. */
-/* How much of the space was tried, in millionths: what is pruned does not count. */
+/* How many were tried, and of how many: what is pruned does not count. */
+uint64_t trials_seen(const struct trials *trials, uint32_t members, uint64_t *space);
+/* The same in millionths. */
 uint64_t trials_seen_ppm(const struct trials *trials, uint32_t members);
+/* What `winner` gains over the default, and at least, in millionths: 1,200,000 is a default that takes 20 % longer. 0: not known. */
 void trials_gain(const struct trials *trials, uint32_t members, uint32_t band_ppm, uint32_t winner,
         uint64_t *gain_ppm, uint64_t *least_ppm);
 /* Fills in the times of a winner and its gain. */

@@ -12,7 +12,7 @@
 
 static void write_trials(const struct trials *trials, uint32_t band_ppm, struct ft_writer *writer)
 {
-	uint32_t members = trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX;
+	const uint32_t members = trials_members(trials);
 	struct ft_standing *standing = calloc(members > 0 ? members : 1, sizeof(*standing));
 	struct ft_trial *shown = calloc(1, sizeof(*shown));
 	struct ft_decision decision;
@@ -29,7 +29,7 @@ static void write_trials(const struct trials *trials, uint32_t band_ppm, struct 
 		memset(shown, 0, sizeof(*shown));
 		shown->config = trial->config;
 		(void)snprintf(shown->status, sizeof(shown->status), "%s",
-		        trial->status == TRIAL_WAITING && trial->sample_ps != NULL
+		        trial->status == TRIAL_WAITING && (trial->sample_ps != NULL || trial->look_ps > 0)
 		                ? "ok"
 		                : trial_status_word(trial->status));
 		shown->is_default = i == trials->default_index;
@@ -43,6 +43,8 @@ static void write_trials(const struct trials *trials, uint32_t band_ppm, struct 
 			shown->ratio_low = standing[i].ratio_low;
 			shown->ratio_high = standing[i].ratio_high;
 		}
+		if (shown->time_ps == 0 && trial->status == TRIAL_WAITING)
+			shown->time_ps = trial->look_ps;
 		shown->dropped_round = trial->dropped_round;
 		memcpy(shown->code, trial->code, sizeof(shown->code));
 		if (trial->status == TRIAL_SAME_CODE && trial->same_as < trials->count)
@@ -99,7 +101,8 @@ void method_trials(void *group, struct session *session, const struct ft_envelop
 		if (trials->winner >= 0)
 			trials_gain(trials, trials->count, context->settings->band_ppm,
 			        (uint32_t)trials->winner, &reply->gain_ppm, &reply->gain_least_ppm);
-		reply->seen_ppm = trials_seen_ppm(trials, trials->count);
+		reply->seen_ppm = trials_seen_ppm(trials, trials_members(trials));
+		(void)trials_seen(trials, trials_members(trials), &reply->space);
 		write_trials(trials, context->settings->band_ppm, &writer);
 	} else {
 		ft_write_array(&writer, 0);

@@ -100,13 +100,21 @@ static void start_value(struct ft_writer *value)
 int store_batch_trials(struct store_batch *batch, const struct store_key *key, uint32_t identity,
         const struct trials *trials)
 {
+	const uint32_t chunks = record_chunks(trials);
 	struct record_key at;
 	struct ft_writer value;
 
-	record_key_trials(&at, key, identity);
-	start_value(&value);
-	record_write_trials(&value, trials);
-	return add_sealed(batch, OP_GROW, &at, 0, &value);
+	for (uint32_t chunk = 0; chunk < chunks; chunk++) {
+		record_key_trials(&at, key, identity, chunk);
+		start_value(&value);
+		if (chunk == 0)
+			record_write_trials(&value, trials);
+		else
+			record_write_chunk(&value, trials, chunk);
+		if (add_sealed(batch, OP_GROW, &at, 0, &value) != 0)
+			return -1;
+	}
+	return 0;
 }
 
 int store_batch_job(struct store_batch *batch, const struct ft_job *job)

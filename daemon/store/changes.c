@@ -167,7 +167,7 @@ static int forget_trials(struct change *change, const uint8_t *answer_key)
 	stem[0] = RECORD_TRIALS;
 	at = store_value(stem, sizeof(stem));
 	rc = mdb_cursor_get(cursor, &at, &value, MDB_SET_RANGE);
-	while (rc == 0 && at.mv_size == RECORD_TRIALS_SIZE && memcmp(at.mv_data, stem, sizeof(stem)) == 0) {
+	while (rc == 0 && at.mv_size >= RECORD_TRIALS_SIZE && memcmp(at.mv_data, stem, sizeof(stem)) == 0) {
 		rc = mdb_cursor_del(cursor, 0);
 		if (rc != 0)
 			break;
@@ -211,6 +211,7 @@ static int apply_op(struct change *change, struct store_batch *batch, struct op 
 {
 	MDB_val at = store_value(op->bytes, op->key_length);
 	MDB_val value = store_value(op->bytes + op->key_length, op->value_length);
+	MDB_val now;
 	int rc = 0;
 
 	switch (op->kind) {
@@ -219,8 +220,13 @@ static int apply_op(struct change *change, struct store_batch *batch, struct op 
 			change->meta.next_job = op->number + 1;
 		stamp_job(change, batch, op);
 		return mdb_put(change->txn, change->store->dbi, &at, &value, 0);
-	case OP_PUT:
 	case OP_GROW:
+		/* Of trials in many records, few differ from what is there. */
+		if (mdb_get(change->txn, change->store->dbi, &at, &now) == 0 &&
+		        now.mv_size == value.mv_size && memcmp(now.mv_data, value.mv_data, now.mv_size) == 0)
+			return 0;
+		return mdb_put(change->txn, change->store->dbi, &at, &value, 0);
+	case OP_PUT:
 		return mdb_put(change->txn, change->store->dbi, &at, &value, 0);
 	case OP_DELETE:
 		rc = mdb_del(change->txn, change->store->dbi, &at, NULL);

@@ -204,7 +204,7 @@ static int look_at_trials(struct step *step)
 	        rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT), looked++) {
 		const uint8_t *bytes = key.mv_data;
 
-		if (key.mv_size != RECORD_TRIALS_SIZE || bytes[0] != RECORD_TRIALS) {
+		if (key.mv_size < RECORD_TRIALS_SIZE || bytes[0] != RECORD_TRIALS) {
 			rc = MDB_NOTFOUND;
 			break;
 		}

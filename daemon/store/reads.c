@@ -435,6 +435,32 @@ int store_each_answer(struct store *store, uint64_t generation, unsigned most, s
 
 /* ---- trials, jobs, notes ---- */
 
+/* All that the first record does not have; where one is missing or damaged the set is as good as none. */
+static int get_chunks(struct store *store, const struct store_key *key, uint32_t identity,
+        struct trials **trials, struct ft_error *error)
+{
+	const uint32_t chunks = record_chunks(*trials);
+	bool sound = true, damaged = false;
+	struct record_key at;
+	int found = 1;
+
+	record_key_trials(&at, key, identity, 0);
+	for (uint32_t chunk = 1; chunk < chunks && sound && found == 1; chunk++) {
+		struct ft_view body;
+
+		record_key_trials(&at, key, identity, chunk);
+		found = get_body(store, &at, &body, &damaged, error);
+		sound = found == 1 && record_read_chunk(body, *trials, chunk);
+	}
+	if (sound && record_sound_trials(*trials))
+		return 0;
+	trials_free(*trials);
+	*trials = NULL;
+	if (found == 1)
+		store_note_damage(store, at.data, at.length);
+	return found < 0 ? -1 : 0;
+}
+
 int store_get_trials(struct store *store, const struct store_key *key, uint32_t identity,
         struct trials **trials, struct ft_error *error)
 {
@@ -444,11 +470,13 @@ int store_get_trials(struct store *store, const struct store_key *key, uint32_t 
 	int found;
 
 	*trials = NULL;
-	record_key_trials(&at, key, identity);
+	record_key_trials(&at, key, identity, 0);
 	found = get_body(store, &at, &body, &damaged, error);
 	if (found != 1)
 		return found;
 	*trials = record_read_trials(body, &sound);
+	if (*trials != NULL && record_chunks(*trials) > 1)
+		return get_chunks(store, key, identity, trials, error);
 	if (*trials != NULL)
 		return 0;
 	if (sound)

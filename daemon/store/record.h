@@ -23,6 +23,7 @@ enum {
 	RECORD_NOTE_NAME_MAX = RECORD_KEY_MAX - 1,
 
 	RECORD_TRIALS_LIMIT = 16 << 20, /* bytes of any one value */
+	RECORD_CHUNK = 256,             /* trials of one record, where there may be thousands */
 };
 
 /* The first byte of a key. */
@@ -48,7 +49,9 @@ void record_key_problem(struct record_key *key, enum record_kind kind, const str
 /* What a key of a problem (answers, history, trials) is about; false if it is none. */
 bool record_key_read_problem(const uint8_t *data, size_t length, struct store_key *problem);
 void record_key_history(struct record_key *key, const struct store_key *problem, uint64_t generation);
-void record_key_trials(struct record_key *key, const struct store_key *problem, uint32_t identity);
+/* Chunk 0 is the record with all that is no trial; the others, counted from 1, have no more than theirs. */
+void record_key_trials(
+        struct record_key *key, const struct store_key *problem, uint32_t identity, uint32_t chunk);
 void record_key_identity(struct record_key *key, uint32_t device, uint64_t generation);
 void record_key_job(struct record_key *key, uint64_t job);
 /* -1 if the name is empty or too long. */
@@ -119,5 +122,12 @@ bool record_read_u32(struct ft_cursor *cursor, uint32_t *value);
 /* NULL when out of memory (then *sound stays true) or when the body makes no sense. */
 void record_write_trials(struct ft_writer *writer, const struct trials *trials);
 struct trials *record_read_trials(struct ft_view body, bool *sound);
+/* How many records a set takes, the first among them, and one of the others. */
+uint32_t record_chunks(const struct trials *trials);
+void record_write_chunk(struct ft_writer *writer, const struct trials *trials, uint32_t chunk);
+/* Of those that the first record counts. */
+bool record_read_chunk(struct ft_view body, struct trials *trials, uint32_t chunk);
+/* Whether indices in them are of trials that there are. */
+bool record_sound_trials(const struct trials *trials);
 
 #endif

@@ -85,10 +85,13 @@ void record_key_history(struct record_key *key, const struct store_key *problem,
 	add_u64(key, ~generation);
 }
 
-void record_key_trials(struct record_key *key, const struct store_key *problem, uint32_t identity)
+void record_key_trials(
+        struct record_key *key, const struct store_key *problem, uint32_t identity, uint32_t chunk)
 {
 	record_key_problem(key, RECORD_TRIALS, problem);
 	add_u32(key, identity);
+	if (chunk > 0)
+		add_u32(key, chunk);
 }
 
 void record_key_identity(struct record_key *key, uint32_t device, uint64_t generation)

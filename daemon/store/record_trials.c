@@ -8,8 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIALS_ELEMENTS = 12, TRIAL_ELEMENTS = 12, TRIAL_NAMES_MAX = 256 };
+/* Of an unlisted space there is more: its size and whether it raced, and of each trial its place and its look. */
+enum {
+	TRIALS_ELEMENTS = 12,
+	TRIALS_UNLISTED = 2,
+	TRIAL_ELEMENTS = 12,
+	TRIAL_UNLISTED = 2,
+	TRIAL_NAMES_MAX = 256,
+};
 enum { TRIAL_VERIFIED = 1, TRIAL_DROPPED = 2, TRIAL_STRUCK = 4 };
+
+/* The trials of a chunk. */
+static uint32_t chunk_begin(const struct trials *trials, uint32_t chunk)
+{
+	return trials->unlisted > 0 ? chunk * RECORD_CHUNK : 0;
+}
+
+static uint32_t chunk_end(const struct trials *trials, uint32_t chunk)
+{
+	const uint32_t end = (chunk + 1) * RECORD_CHUNK;
+
+	return trials->unlisted > 0 && end < trials->count ? end : trials->count;
+}
+
+uint32_t record_chunks(const struct trials *trials)
+{
+	return trials->unlisted > 0 && trials->count > 0 ? (trials->count - 1) / RECORD_CHUNK + 1 : 1;
+}
 
 struct knob_names {
 	uint32_t count;
@@ -31,9 +56,11 @@ static uint32_t find_knob_name(const struct knob_names *names, const char *name,
 
 static bool collect_knob_names(const struct trials *trials, struct knob_names *names)
 {
+	const uint32_t end = chunk_end(trials, 0); /* knobs of those behind are the same */
+
 	names->count = 0;
 	names->in_order = true;
-	for (uint32_t i = 0; i < trials->count; i++) {
+	for (uint32_t i = 0; i < end; i++) {
 		const struct ft_config *config = &trials->trial[i].config;
 
 		for (uint32_t k = 0; k < config->count; k++) {
@@ -90,10 +117,10 @@ static bool unpack_samples(const uint8_t *packed, size_t length, uint64_t *sampl
 	return shift == 0;
 }
 
-static void write_trial(
-        struct ft_writer *writer, const struct trial *trial, const struct knob_names *names, uint32_t rounds)
+static void write_trial(struct ft_writer *writer, const struct trial *trial, const struct knob_names *names,
+        uint32_t rounds, bool unlisted)
 {
-	ft_write_array(writer, TRIAL_ELEMENTS);
+	ft_write_array(writer, TRIAL_ELEMENTS + (unlisted ? TRIAL_UNLISTED : 0));
 	ft_write_array(writer, 2 * trial->config.count);
 	for (uint32_t k = 0; k < trial->config.count; k++) {
 		ft_write_uint(
@@ -116,18 +143,45 @@ static void write_trial(
 		ft_write_nil(writer); /* the reader takes finite numbers only */
 	ft_write_text(writer, trial->reason);
 	write_samples(writer, trial->sample_ps, rounds);
+	if (!unlisted)
+		return;
+	ft_write_uint(writer, trial->place);
+	ft_write_uint(writer, trial->look_ps);
 }
 
-void record_write_trials(struct ft_writer *writer, const struct trials *trials)
+static void write_some(
+        struct ft_writer *writer, const struct trials *trials, const struct knob_names *names, uint32_t chunk)
 {
-	uint32_t rounds = trials->rounds < FT_ROUNDS_MAX ? trials->rounds : FT_ROUNDS_MAX;
+	const uint32_t rounds = trials->rounds < FT_ROUNDS_MAX ? trials->rounds : FT_ROUNDS_MAX;
+
+	for (uint32_t i = chunk_begin(trials, chunk); i < chunk_end(trials, chunk); i++)
+		write_trial(writer, &trials->trial[i], names, rounds, trials->unlisted > 0);
+}
+
+void record_write_chunk(struct ft_writer *writer, const struct trials *trials, uint32_t chunk)
+{
 	struct knob_names names;
 
 	if (!collect_knob_names(trials, &names)) {
 		writer->failed = true;
 		return;
 	}
-	ft_write_array(writer, TRIALS_ELEMENTS);
+	ft_write_array(writer, names.count);
+	for (uint32_t i = 0; i < names.count; i++)
+		ft_write_text(writer, names.name[i]);
+	ft_write_array(writer, chunk_end(trials, chunk) - chunk_begin(trials, chunk));
+	write_some(writer, trials, &names, chunk);
+}
+
+void record_write_trials(struct ft_writer *writer, const struct trials *trials)
+{
+	struct knob_names names;
+
+	if (!collect_knob_names(trials, &names)) {
+		writer->failed = true;
+		return;
+	}
+	ft_write_array(writer, TRIALS_ELEMENTS + (trials->unlisted > 0 ? TRIALS_UNLISTED : 0));
 	ft_write_text(writer, trials->kernel);
 	record_write_problem(writer, &trials->problem);
 	ft_write_uint(writer, trials->seed);
@@ -141,9 +195,15 @@ void record_write_trials(struct ft_writer *writer, const struct trials *trials)
 	ft_write_array(writer, names.count);
 	for (uint32_t i = 0; i < names.count; i++)
 		ft_write_text(writer, names.name[i]);
-	ft_write_array(writer, trials->count);
-	for (uint32_t i = 0; i < trials->count; i++)
-		write_trial(writer, &trials->trial[i], &names, rounds);
+	if (trials->unlisted == 0) {
+		ft_write_array(writer, trials->count);
+		write_some(writer, trials, &names, 0);
+		return;
+	}
+	ft_write_uint(writer, trials->unlisted);
+	ft_write_bool(writer, trials->raced);
+	ft_write_uint(writer, trials->count); /* in all of its records */
+	write_some(writer, trials, &names, 0);
 }
 
 struct name_table {
@@ -190,7 +250,9 @@ static bool read_trial(struct ft_cursor *cursor, const struct name_table *names,
 	const uint8_t *packed;
 	size_t length;
 
-	if (!ft_read_array(cursor, &elements) || elements != TRIAL_ELEMENTS ||
+	const uint32_t wanted = TRIAL_ELEMENTS + (trials->unlisted > 0 ? TRIAL_UNLISTED : 0);
+
+	if (!ft_read_array(cursor, &elements) || elements != wanted ||
 	        !read_indexed_config(cursor, names, &trial->config) || !record_read_u32(cursor, &status) ||
 	        status > TRIAL_SUSPECT || !record_read_u32(cursor, &flags) ||
 	        !record_read_u32(cursor, &trial->dropped_round) ||
@@ -209,23 +271,60 @@ static bool read_trial(struct ft_cursor *cursor, const struct name_table *names,
 		return false;
 	if (!ft_read_text_into(cursor, trial->reason, sizeof(trial->reason)))
 		return false;
-	if (ft_read_nil(cursor))
-		return true;
-	if (!ft_read_bytes(cursor, &packed, &length))
-		return false;
-	if (trials_samples(trials, index) == NULL) {
-		*memory = false;
-		return true;
+	if (!ft_read_nil(cursor)) {
+		if (!ft_read_bytes(cursor, &packed, &length))
+			return false;
+		if (trials_samples(trials, index) == NULL) {
+			*memory = false;
+			return true;
+		}
+		if (!unpack_samples(packed, length, trial->sample_ps))
+			return false;
 	}
-	return unpack_samples(packed, length, trial->sample_ps);
+	return trials->unlisted == 0 ||
+	        (record_read_u32(cursor, &trial->place) && ft_read_uint(cursor, &trial->look_ps));
 }
 
-static bool read_trials_head(struct ft_cursor *cursor, struct trials *trials)
+/* The trials of one chunk, of which there is room for all. */
+static bool read_some(struct ft_cursor *cursor, const struct name_table *names, struct trials *trials,
+        uint32_t chunk, bool *memory)
+{
+	for (uint32_t i = chunk_begin(trials, chunk); i < chunk_end(trials, chunk) && *memory; i++) {
+		if (!read_trial(cursor, names, trials, i, memory))
+			return false;
+	}
+	return true;
+}
+
+bool record_read_chunk(struct ft_view body, struct trials *trials, uint32_t chunk)
+{
+	struct ft_cursor cursor = ft_cursor_of(body.data, body.length);
+	struct name_table names;
+	bool memory = true;
+	uint32_t count;
+
+	return read_name_table(&cursor, &names) && ft_read_array(&cursor, &count) &&
+	        count == chunk_end(trials, chunk) - chunk_begin(trials, chunk) &&
+	        read_some(&cursor, &names, trials, chunk, &memory) && memory;
+}
+
+bool record_sound_trials(const struct trials *trials)
+{
+	bool sound = (trials->winner < 0 || (uint32_t)trials->winner < trials->count) &&
+	        (trials->count == 0 || trials->default_index < trials->count);
+
+	for (uint32_t i = 0; sound && i < trials->count; i++)
+		sound = trials->trial[i].same_as < trials->count;
+	return sound;
+}
+
+static bool read_trials_head(struct ft_cursor *cursor, struct trials *trials, bool *unlisted)
 {
 	uint32_t elements;
 	int64_t winner;
 
-	if (!ft_read_array(cursor, &elements) || elements != TRIALS_ELEMENTS ||
+	if (!ft_read_array(cursor, &elements) ||
+	        (elements != TRIALS_ELEMENTS && elements != TRIALS_ELEMENTS + TRIALS_UNLISTED) ||
 	        !ft_read_text_into(cursor, trials->kernel, sizeof(trials->kernel)) ||
 	        !record_read_problem(cursor, &trials->problem) || !ft_read_uint(cursor, &trials->seed) ||
 	        !record_read_u32(cursor, &trials->rounds) ||
@@ -236,7 +335,18 @@ static bool read_trials_head(struct ft_cursor *cursor, struct trials *trials)
 	        !ft_read_text_into(cursor, trials->reason, sizeof(trials->reason)))
 		return false;
 	trials->winner = (int32_t)winner;
+	*unlisted = elements != TRIALS_ELEMENTS;
 	return true;
+}
+
+/* How many trials there are, in this record or in all. */
+static bool read_count(struct ft_cursor *cursor, struct trials *trials, bool unlisted, uint32_t *count)
+{
+	if (!unlisted)
+		return ft_read_array(cursor, count);
+	return ft_read_uint(cursor, &trials->unlisted) && trials->unlisted > 0 &&
+	        ft_read_bool(cursor, &trials->raced) && record_read_u32(cursor, count) &&
+	        *count <= FT_TRIES_MAX;
 }
 
 struct trials *record_read_trials(struct ft_view body, bool *sound)
@@ -245,15 +355,15 @@ struct trials *record_read_trials(struct ft_view body, bool *sound)
 	struct trials *trials = trials_new(0);
 	struct name_table names;
 	uint32_t count;
-	bool memory = true;
+	bool memory = true, unlisted;
 
 	*sound = true;
 	if (trials == NULL)
 		return NULL;
-	/* Each trial takes more than a byte, so the count cannot ask for more memory than the body justifies.
+	/* Each trial takes more than a byte, so the count cannot ask for more memory than the body justifies, or a bound.
 	 */
-	if (!read_trials_head(&cursor, trials) || !read_name_table(&cursor, &names) ||
-	        !ft_read_array(&cursor, &count) || count > body.length) {
+	if (!read_trials_head(&cursor, trials, &unlisted) || !read_name_table(&cursor, &names) ||
+	        !read_count(&cursor, trials, unlisted, &count) || (!unlisted && count > body.length)) {
 		*sound = false;
 		goto failed;
 	}
@@ -263,17 +373,11 @@ struct trials *record_read_trials(struct ft_view body, bool *sound)
 			goto failed;
 	}
 	trials->count = count;
-	for (uint32_t i = 0; i < count; i++) {
-		*sound = read_trial(&cursor, &names, trials, i, &memory);
-		if (!*sound || !memory)
-			goto failed;
-	}
+	*sound = read_some(&cursor, &names, trials, 0, &memory);
 	/* Indices are used without further checks by whoever reads the set. */
-	*sound = (trials->winner < 0 || (uint32_t)trials->winner < count) &&
-	        (count == 0 || trials->default_index < count);
-	for (uint32_t i = 0; *sound && i < count; i++)
-		*sound = trials->trial[i].same_as < count;
-	if (!*sound)
+	if (*sound && memory && record_chunks(trials) == 1)
+		*sound = record_sound_trials(trials);
+	if (!*sound || !memory)
 		goto failed;
 	return trials;
 failed:

@@ -60,6 +60,32 @@ int32_t trials_find(const struct trials *trials, const struct ft_config *config)
 	return -1;
 }
 
+uint32_t trials_members(const struct trials *trials)
+{
+	return trials->unlisted > 0 || trials->count < FT_SPACE_MAX ? trials->count : FT_SPACE_MAX;
+}
+
+struct trial *trials_add(struct trials *trials, const struct ft_config *config, uint32_t place)
+{
+	enum { ROOM = 64 };
+	struct trial *trial;
+
+	if (trials->count >= FT_TRIES_MAX)
+		return NULL;
+	if (trials->count >= trials->room) {
+		const uint32_t room = 2 * trials->count > ROOM ? 2 * trials->count : ROOM;
+
+		trial = realloc(trials->trial, room * sizeof(*trial));
+		if (trial == NULL)
+			return NULL;
+		trials->trial = trial;
+		trials->room = room;
+	}
+	trial = &trials->trial[trials->count++];
+	*trial = (struct trial){.config = *config, .place = place};
+	return trial;
+}
+
 const char *trial_status_word(enum trial_status status)
 {
 	return (unsigned)status < STATUS_COUNT ? status_words[status] : "unknown";

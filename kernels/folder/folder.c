@@ -53,6 +53,18 @@ static int kernel_space(const struct ft_kernel *kernel, const struct ft_problem 
 	return space_make(folder_of(kernel), problem, traits, space, error);
 }
 
+static bool kernel_tries(const struct ft_kernel *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config)
+{
+	return space_tries(folder_of(kernel), problem, traits, config);
+}
+
+static int kernel_members(const struct ft_kernel *kernel, const struct ft_problem *problem,
+        const struct ft_traits *traits, struct ft_members *rows, struct ft_error *error)
+{
+	return space_members(folder_of(kernel), problem, traits, rows, error);
+}
+
 static int kernel_check_config(const struct ft_kernel *kernel, const struct ft_problem *problem,
         const struct ft_traits *traits, const struct ft_config *config, struct ft_error *error)
 {
@@ -135,6 +147,9 @@ static struct ft_folder *folder_new(struct ft_error *error)
 	        .default_config = kernel_default,
 	        .space = kernel_space,
 	        .check_config = kernel_check_config,
+	        .space_text = ft_folder_hash(folder),
+	        .tries = kernel_tries,
+	        .members = kernel_members,
 	        .tensors = kernel_tensors};
 	return folder;
 }

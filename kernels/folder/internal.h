@@ -211,6 +211,10 @@ int config_check_rules(const struct ft_folder *folder, enum kind kind, struct va
         const struct ft_config *config, struct ft_error *error);
 int space_make(const struct ft_folder *folder, const struct ft_problem *problem,
         const struct ft_traits *traits, struct ft_space *space, struct ft_error *error);
+int space_members(const struct ft_folder *folder, const struct ft_problem *problem,
+        const struct ft_traits *traits, struct ft_members *rows, struct ft_error *error);
+bool space_tries(const struct ft_folder *folder, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config);
 uint32_t buffer_find(const struct ft_folder *folder, uint32_t count, const char *name);
 void buffers_tensors(const struct ft_folder_buffers *buffers, struct ft_tensors *tensors);
 int buffers_bytes(const struct ft_folder *folder, const struct ft_problem *problem, uint64_t *bytes,

@@ -25,7 +25,9 @@ struct walk {
 	uint8_t index[FT_KNOBS_MAX];
 	uint64_t work;
 	struct ft_folder_count *count;
-	struct member_key *member; /* NULL: they are only counted */
+	bool keeps; /* the members; else they are only counted */
+	uint32_t room;
+	struct member_key *member;
 	struct ft_error *error;
 };
 
@@ -113,6 +115,25 @@ static int rules_hold(struct walk *walk, uint32_t depth)
 	return 1;
 }
 
+static int make_room(struct walk *walk)
+{
+	const uint32_t room = walk->room == 0 ? FT_SPACE_MAX : 2 * walk->room;
+	struct member_key *more;
+
+	if (walk->count->members < walk->room)
+		return 0;
+	if (walk->room == FT_MEMBERS_MAX)
+		return ft_fail(walk->error, FT_E_BAD_VALUE,
+		        "kernel.json: space: the space of this problem has more than %d configs",
+		        FT_MEMBERS_MAX);
+	more = realloc(walk->member, room * sizeof(*more));
+	if (more == NULL)
+		return ft_fail(walk->error, FT_E_MEMORY, "no memory for a space");
+	walk->member = more;
+	walk->room = room;
+	return 0;
+}
+
 static int found(struct walk *walk)
 {
 	const struct ft_folder *folder = walk->folder;
@@ -134,11 +155,9 @@ static int found(struct walk *walk)
 		key.pruned = (uint8_t)(i + 1);
 		walk->count->excluded[i]++;
 	}
-	if (walk->member != NULL) {
-		if (walk->count->members == FT_SPACE_MAX)
-			return ft_fail(walk->error, FT_E_BAD_VALUE,
-			        "kernel.json: space: the space of this problem has more than %d configs",
-			        FT_SPACE_MAX);
+	if (walk->keeps) {
+		if (make_room(walk) < 0)
+			return -1;
 		for (uint32_t i = 0; i < folder->order_count; i++) {
 			if (formula_applies(folder, &folder->order[i], walk->kind) &&
 			        formula_number(&folder->order[i], &walk->values, INT64_MIN, INT64_MAX,
@@ -223,17 +242,14 @@ static int compare(const void *one, const void *other)
 	return memcmp(a->index, b->index, sizeof(a->index));
 }
 
-static void put(const struct ft_folder *folder, enum kind kind, const struct member_key *key, uint32_t index,
-        struct ft_space *space)
+static void put(const struct ft_folder *folder, enum kind kind, const struct member_key *key,
+        struct ft_config *config)
 {
-	struct ft_config *config = &space->config[index];
 	const struct knob *knob;
 
 	memset(config, 0, sizeof(*config));
 	for (uint32_t at = 0; (knob = config_knob(folder, kind, &at)) != NULL;)
 		config_set_knob(&config->knob[config->count++], &knob->def, key->index[at - 1]);
-	ft_text_copy(space->pruned[index], sizeof(space->pruned[index]),
-	        key->pruned > 0 ? folder->rule[key->pruned - 1].why : "");
 }
 
 /* The rule that leaves out the most. */
@@ -251,43 +267,140 @@ static int refuse_empty(
 	return place_blame(folder->rule[most].formula.place, error);
 }
 
+struct members {
+	struct member_key *member; /* in order; to be freed, also after a failure */
+	uint32_t count, default_index;
+	struct ft_config usual;
+};
+
+static int members_find(const struct ft_folder *folder, const struct ft_problem *problem,
+        const struct ft_traits *traits, struct members *members, struct ft_error *error)
+{
+	const enum kind kind = kind_named(traits->kind);
+	struct ft_folder_count count;
+	struct walk walk = {.work = FT_FOLDER_WORK, .count = &count, .error = error, .keeps = true};
+	struct ft_config config;
+	int result = walk_all(&walk, folder, problem, traits);
+
+	members->member = walk.member;
+	if (result < 0)
+		return -1;
+	if (count.members == 0)
+		return refuse_empty(folder, &count, error);
+	if (ft_folder_default(folder, problem, traits, &members->usual, error) < 0)
+		return -1;
+	if (config_check_rules(folder, kind, &walk.values, &members->usual, error) < 0)
+		return place_blame("default", error);
+	members->count = (uint32_t)count.members;
+	qsort(members->member, members->count, sizeof(*members->member), compare);
+	for (members->default_index = 0; members->default_index < members->count - 1;
+	        members->default_index++) {
+		put(folder, kind, &members->member[members->default_index], &config);
+		if (ft_config_equal(&config, &members->usual))
+			break;
+	}
+	members->member[members->default_index].pruned = 0;
+	return 0;
+}
+
+/* Those that can win come first, in their order. */
+static void leave_pruned(struct members *members)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < members->count; i++) {
+		if (members->member[i].pruned > 0)
+			continue;
+		if (i == members->default_index)
+			members->default_index = left;
+		members->member[left++] = members->member[i];
+	}
+	members->count = left;
+}
+
 int space_make(const struct ft_folder *folder, const struct ft_problem *problem,
         const struct ft_traits *traits, struct ft_space *space, struct ft_error *error)
 {
 	const enum kind kind = kind_named(traits->kind);
-	struct ft_folder_count count;
-	struct walk walk = {.work = FT_FOLDER_WORK, .count = &count, .error = error};
-	struct ft_config usual;
-	int result = -1;
+	struct members members = {.member = NULL};
+	int result = members_find(folder, problem, traits, &members, error);
 
-	space->count = 0;
+	space->count = space->unlisted = 0;
 	space->default_index = FT_SPACE_MAX;
-	walk.member = calloc(FT_SPACE_MAX, sizeof(*walk.member));
-	if (walk.member == NULL)
-		return ft_fail(error, FT_E_MEMORY, "no memory for a space");
-	if (walk_all(&walk, folder, problem, traits) < 0)
+	if (result < 0)
 		goto out;
-	if (count.members == 0) {
-		refuse_empty(folder, &count, error);
-		goto out;
+	if (members.count > FT_SPACE_MAX) {
+		leave_pruned(&members);
+		space->unlisted = members.count;
+		space->count = 1;
+		space->default_index = 0;
+		space->config[0] = members.usual;
+		space->pruned[0][0] = '\0';
+	} else {
+		space->count = members.count;
+		space->default_index = members.default_index;
 	}
-	if (ft_folder_default(folder, problem, traits, &usual, error) < 0)
-		goto out;
-	if (config_check_rules(folder, kind, &walk.values, &usual, error) < 0) {
-		place_blame("default", error);
-		goto out;
+	for (uint32_t i = 0; i < space->count && space->unlisted == 0; i++) {
+		const uint8_t pruned = members.member[i].pruned;
+
+		put(folder, kind, &members.member[i], &space->config[i]);
+		ft_text_copy(space->pruned[i], sizeof(space->pruned[i]),
+		        pruned > 0 ? folder->rule[pruned - 1].why : "");
 	}
-	qsort(walk.member, count.members, sizeof(*walk.member), compare);
-	space->count = (uint32_t)count.members;
-	for (uint32_t i = 0; i < space->count; i++) {
-		put(folder, kind, &walk.member[i], i, space);
-		if (!ft_config_equal(&space->config[i], &usual))
-			continue;
-		space->default_index = i;
-		space->pruned[i][0] = '\0';
-	}
-	result = 0;
 out:
-	free(walk.member);
+	free(members.member);
 	return result;
+}
+
+int space_members(const struct ft_folder *folder, const struct ft_problem *problem,
+        const struct ft_traits *traits, struct ft_members *rows, struct ft_error *error)
+{
+	const enum kind kind = kind_named(traits->kind);
+	struct members members = {.member = NULL};
+	int result = members_find(folder, problem, traits, &members, error);
+
+	*rows = (struct ft_members){.knobs = folder->schema[kind].knob_count};
+	if (result < 0)
+		goto out;
+	leave_pruned(&members);
+	rows->row = calloc((size_t)members.count + 1, rows->knobs + 1);
+	if (rows->row == NULL) {
+		result = ft_fail(error, FT_E_MEMORY, "no memory for a space");
+		goto out;
+	}
+	rows->count = members.count;
+	rows->default_index = members.default_index;
+	for (uint32_t i = 0; i < members.count; i++) {
+		uint8_t *row = rows->row + (size_t)i * rows->knobs;
+
+		for (uint32_t at = 0; config_knob(folder, kind, &at) != NULL;)
+			*row++ = members.member[i].index[at - 1];
+	}
+out:
+	free(members.member);
+	return result;
+}
+
+bool space_tries(const struct ft_folder *folder, const struct ft_problem *problem,
+        const struct ft_traits *traits, const struct ft_config *config)
+{
+	const enum kind kind = kind_named(traits->kind);
+	struct ft_config usual;
+	struct values values;
+	bool holds = true;
+
+	if (ft_folder_default(folder, problem, traits, &usual, NULL) == 0 && ft_config_equal(config, &usual))
+		return true;
+	values_of_problem(folder, problem, &values);
+	values_of_traits(folder, traits, &values);
+	if (config_check_rules(folder, kind, &values, config, NULL) < 0)
+		return false;
+	for (uint32_t i = 0; i < folder->rule_count && holds; i++) {
+		const struct formula *formula = &folder->rule[i].formula;
+
+		if (folder->rule[i].prunes && formula_applies(folder, formula, kind) &&
+		        formula_holds(formula, &values, &holds, NULL) < 0)
+			return false;
+	}
+	return holds;
 }

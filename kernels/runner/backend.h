@@ -49,6 +49,7 @@ struct ft_backend_sweep {
 	uint64_t memory_cap;  /* bytes; 0: the backend's own bound */
 	const char *code_dir; /* NULL: keep no code */
 	size_t count;
+	size_t room; /* of a backend that takes them late: there may be so many, each there when its build is started; 0: no more */
 	const struct ft_config *config;
 	size_t default_index; /* index of the default */
 };
@@ -66,6 +67,7 @@ struct ft_backend {
 	/* What a sweep does to the host. FT_HOST_WORKED: prepare, builds and the verifications between leave alone what is timed on
 	 * it; FT_HOST_TIMED: rounds, and what sizes them, are measured beside no such work. */
 	enum ft_host_use host;
+	bool takes_late; /* configs that come after prepare: spaces that are too large to be tried whole are searched */
 
 	/* Finds devices without disturbing them (no context on a GPU). No device is no failure: `reason` says
 	 * why. */

@@ -1,5 +1,6 @@
 /* A sweep in one process, shared by the files that it is made of: sweep.c (from start to answer), sweep_members.c (who is in
- * the race), sweep_build.c, sweep_race.c and sweep_confirm.c (its stages, in this order), sweep_budget.c (its time).
+ * the race), sweep_search.c (which members are tried of a space that is too large), sweep_build.c, sweep_race.c and sweep_confirm.c
+ * (its stages, in this order), sweep_budget.c (its time).
  *
  * What takes long returns 0, -1 with its error, FT_BACKEND_LOST, or one of enum run_result. */
 #ifndef FLYTUNE_KERNELS_RUNNER_INTERNAL_H
@@ -60,7 +61,11 @@ struct run {
 	uint64_t *sample;          /* of the round at hand */
 	enum member_state *member; /* of each trial */
 	bool revived;              /* some that were dropped race again, and may have to be built */
+	struct ft_config *config;  /* of each trial, as the backend reads them */
+	uint64_t look_end_ns;      /* while it looks for members: when that ends; else 0 */
 	struct ft_contender *contender;
+	size_t *racing; /* which trial each contender is */
+	struct ft_standing *standing;
 	struct ft_writer writer;
 };
 
@@ -94,7 +99,19 @@ int run_build_all(struct run *run, struct ft_error *error);
 /* 0, FT_BACKEND_LOST or RUN_ENDED. A wrong or failed config is out. */
 int run_verify(struct run *run, const char *stage, size_t index, uint64_t until_ns);
 
+/* ---- sweep_search.c ---- */
+
+/* Of an unlisted space: looks for members, and chooses who races. */
+int run_search(struct run *run, struct ft_error *error);
+
 /* ---- sweep_race.c ---- */
+
+/* The first sample of a config is thrown away, and announced. */
+int run_sample_first(struct run *run, size_t index);
+/* One part of a sample: 0 in `sample_ps` until it is whole, and where the config is out. */
+int run_measure(struct run *run, size_t index, uint64_t *sample_ps);
+/* Clocks, batches, first touches. */
+int run_warm(struct run *run, struct ft_error *error);
 
 /* Rounds until the decision falls. After a restart nothing is decided before min_rounds fresh rounds, unless
  * the old ones decide already. */

@@ -229,6 +229,11 @@ static void space(struct server *server, uint64_t id, struct ft_view body)
 	                &problem, &error) < 0 ||
 	        kernel->space(kernel, &problem, &server->backend->device[device].traits, members, &error) < 0)
 		goto failed;
+	if (members->unlisted && !server->backend->takes_late) {
+		ft_fail(&error, FT_E_BAD_VALUE, "this runner tries a space whole, of %d configs at the most",
+		        FT_SPACE_MAX);
+		goto failed;
+	}
 	ft_write_array(&list, members->count);
 	for (uint32_t i = 0; i < members->count; i++) {
 		struct ft_space_member member = {.config = members->config[i]};
@@ -239,8 +244,9 @@ static void space(struct server *server, uint64_t id, struct ft_view body)
 		ft_fail(&error, FT_E_MEMORY, "no memory for a space");
 		goto failed;
 	}
-	struct ft_space_reply answer = {
-	        .members = {list.data, list.length}, .default_index = members->default_index};
+	struct ft_space_reply answer = {.members = {list.data, list.length},
+	        .default_index = members->default_index,
+	        .unlisted = members->unlisted};
 	reply(server, id, &ft_space_reply_message, &answer);
 	goto out;
 failed:
@@ -325,9 +331,15 @@ static int read_member(struct ft_sweep *sweep, size_t index, struct ft_cursor *c
 	trial->dropped = member->dropped;
 	trial->verified = member->verified;
 	trial->served = member->served;
+	trial->place = member->place < UINT32_MAX ? (uint32_t)member->place : UINT32_MAX;
+	trial->look_ps = member->look_ps;
 	memcpy(trial->status, member->status, sizeof(trial->status));
 	memcpy(trial->code, member->code, sizeof(trial->code));
-	return read_samples(sweep, index, member->samples, error);
+	if (read_samples(sweep, index, member->samples, error) < 0)
+		return -1;
+	trial->aside =
+	        sweep->unlisted && trial->dropped && !trial->sample_ps && index != sweep->default_index;
+	return 0;
 }
 
 static int read_sweep(struct server *server, const struct ft_sweep_request *request, struct ft_sweep *sweep,
@@ -338,8 +350,11 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 	if (admit(server->backend, request->kernel, request->device, &request->problem, &sweep->kernel,
 	            &sweep->device, &sweep->problem, error) < 0)
 		return -1;
-	if (!ft_read_array(&cursor, &count) || count == 0 || count > FT_SPACE_MAX)
-		return ft_fail(error, FT_E_BAD_REQUEST, "a sweep has 1 to %d members", FT_SPACE_MAX);
+	const uint32_t most = request->unlisted ? FT_TRIES_MAX : FT_SPACE_MAX;
+	if (!ft_read_array(&cursor, &count) || count == 0 || count > most)
+		return ft_fail(error, FT_E_BAD_REQUEST, "a sweep has 1 to %u members", most);
+	if (request->unlisted && (!sweep->kernel->members || !server->backend->takes_late))
+		return ft_fail(error, FT_E_BAD_REQUEST, "this runner is to be told all members");
 	if (request->default_index >= count)
 		return ft_fail(error, FT_E_BAD_REQUEST, "the default must be one of the members");
 	if (request->rounds > FT_ROUNDS_MAX || request->band_ppm > 1000000 ||
@@ -359,6 +374,9 @@ static int read_sweep(struct server *server, const struct ft_sweep_request *requ
 	sweep->hasty = request->hasty;
 	sweep->rounds = request->rounds;
 	sweep->default_index = request->default_index;
+	sweep->unlisted = request->unlisted;
+	sweep->search = request->unlisted && request->search;
+	sweep->room = sweep->search ? most : count;
 	if (ft_sweep_init(sweep, count, error) < 0)
 		return -1;
 
@@ -390,7 +408,7 @@ static void run_sweep(struct server *server, uint64_t id, struct ft_view body)
 		goto out;
 	server->job = sweep->job;
 	server->told_ns = ft_monotonic_ns();
-	if (sample_watch_start(&server->watch, sweep->job, sweep->count, &error) < 0)
+	if (sample_watch_start(&server->watch, sweep->job, sweep->room, &error) < 0)
 		goto out;
 	struct ft_sweep_listener listener = {
 	        .context = server,

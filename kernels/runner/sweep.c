@@ -11,14 +11,16 @@ enum { PATIENCE_PART = 10 /* of the budget, which may be spent on waiting for th
 
 int ft_sweep_init(struct ft_sweep *sweep, size_t count, struct ft_error *error)
 {
+	const size_t room = sweep->room > count ? sweep->room : count;
 	sweep->count = 0;
-	sweep->trial = calloc(count ? count : 1, sizeof(*sweep->trial));
-	sweep->standing = calloc(count ? count : 1, sizeof(*sweep->standing));
+	sweep->trial = calloc(room ? room : 1, sizeof(*sweep->trial));
+	sweep->standing = calloc(room ? room : 1, sizeof(*sweep->standing));
 	if (!sweep->trial || !sweep->standing) {
 		ft_sweep_free(sweep);
-		return ft_fail(error, FT_E_MEMORY, "no memory for %zu trials", count);
+		return ft_fail(error, FT_E_MEMORY, "no memory for %zu trials", room);
 	}
 	sweep->count = count;
+	sweep->room = room;
 	return 0;
 }
 
@@ -30,7 +32,7 @@ void ft_sweep_free(struct ft_sweep *sweep)
 	free(sweep->standing);
 	sweep->trial = NULL;
 	sweep->standing = NULL;
-	sweep->count = 0;
+	sweep->count = sweep->room = 0;
 }
 
 uint64_t *ft_sweep_samples(struct ft_sweep *sweep, size_t index)
@@ -43,6 +45,9 @@ uint64_t *ft_sweep_samples(struct ft_sweep *sweep, size_t index)
 
 static int sweep_to_end(struct run *run, struct ft_decision *decision, struct ft_error *error)
 {
+	int looked = run->sweep->search ? run_search(run, error) : 0;
+	if (looked != 0)
+		return looked;
 	for (;;) {
 		int result = run_build_all(run, error);
 		if (result == 0)
@@ -119,16 +124,18 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
         struct ft_sweep_reply *reply, struct ft_error *error)
 {
 	int result = -1;
-	size_t count = sweep->count;
-	struct ft_config *config = calloc(count ? count : 1, sizeof(*config));
+	const size_t room = sweep->room ? sweep->room : 1;
 	struct run run = {
 	        .sweep = sweep,
 	        .backend = backend,
 	        .listener = listener,
-	        .order = calloc(count ? count : 1, sizeof(*run.order)),
-	        .sample = calloc(count ? count : 1, sizeof(*run.sample)),
-	        .member = calloc(count ? count : 1, sizeof(*run.member)),
-	        .contender = calloc(count ? count : 1, sizeof(*run.contender)),
+	        .order = calloc(room, sizeof(*run.order)),
+	        .sample = calloc(room, sizeof(*run.sample)),
+	        .member = calloc(room, sizeof(*run.member)),
+	        .config = calloc(room, sizeof(*run.config)),
+	        .contender = calloc(room, sizeof(*run.contender)),
+	        .racing = calloc(room, sizeof(*run.racing)),
+	        .standing = calloc(room, sizeof(*run.standing)),
 	};
 	ft_writer_init_growing(&run.writer, (size_t)1 << 20);
 	uint64_t now = ft_monotonic_ns();
@@ -136,12 +143,13 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	run.pause_ns = pause_first_ns;
 	run.patience_ns = (sweep->budget_ns / PATIENCE_PART) >> backend->vain;
 	run.deadline_ns = sweep->budget_ns > UINT64_MAX - now ? UINT64_MAX : now + sweep->budget_ns;
-	if (!config || !run.order || !run.sample || !run.member || !run.contender) {
-		ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", count);
+	if (!run.order || !run.sample || !run.member || !run.config || !run.contender || !run.racing ||
+	        !run.standing) {
+		ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", room);
 		goto out;
 	}
-	for (size_t i = 0; i < count; i++)
-		config[i] = sweep->trial[i].config;
+	for (size_t i = 0; i < sweep->count; i++)
+		run.config[i] = sweep->trial[i].config;
 	struct ft_backend_sweep order = {
 	        .kernel = sweep->kernel,
 	        .problem = &sweep->problem,
@@ -149,8 +157,9 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	        .seed = sweep->seed,
 	        .memory_cap = sweep->memory_cap,
 	        .code_dir = sweep->code_dir,
-	        .count = count,
-	        .config = config,
+	        .count = sweep->count,
+	        .room = sweep->room,
+	        .config = run.config,
 	        .default_index = sweep->default_index,
 	};
 	struct ft_decision decision = {.verdict = FT_VERDICT_NONE};
@@ -176,11 +185,13 @@ int ft_sweep_run(struct ft_sweep *sweep, struct ft_backend *backend, const struc
 	run_leave_host(&run);
 	backend->finish(backend);
 out:
-	free(config);
 	free(run.order);
 	free(run.sample);
 	free(run.member);
+	free(run.config);
 	free(run.contender);
+	free(run.racing);
+	free(run.standing);
 	ft_writer_free(&run.writer);
 	return result;
 }

@@ -13,6 +13,9 @@ struct ft_sweep_trial {
 	bool verified;    /* before timing */
 	bool confirmed;   /* after it */
 	bool served;      /* what is answered now: if it is tied with the winner it may stay so */
+	bool aside;       /* of an unlisted space: it was looked at, and does not race */
+	uint32_t place;   /* in such a space */
+	uint64_t look_ps; /* what it took when it was looked at; 0: it was not */
 	double error;     /* the largest relative one in its last verification; 0: none in this process */
 	uint64_t audited; /* launches whose outputs were looked at; 0: not yet */
 	char code[FT_HASH_SIZE]; /* "" until it was built, be it in an earlier run of this sweep */
@@ -35,7 +38,10 @@ struct ft_sweep {
 	bool hasty;    /* its rounds may all lie in one moment */
 	size_t rounds; /* measured so far, over all runs */
 	size_t default_index;
-	size_t count;
+	uint64_t
+	        unlisted; /* members of a space that is too large to be tried whole; 0: the trials are all of it */
+	bool search;      /* of such a one: more are to be looked for, as many as there is room for */
+	size_t count, room;
 	struct ft_sweep_trial *trial;
 	struct ft_standing *standing; /* of the last decision */
 };
@@ -50,7 +56,7 @@ struct ft_sweep_listener {
 	void (*measure_ends)(void *context);
 };
 
-/* Makes `count` trials in a zeroed sweep; -1 when out of memory. */
+/* Makes `count` trials in a sweep that is zeroed but for, maybe, its room for more; -1 when out of memory. */
 int ft_sweep_init(struct ft_sweep *sweep, size_t count, struct ft_error *error);
 void ft_sweep_free(struct ft_sweep *sweep);
 /* The samples of a trial, made on first use; NULL when out of memory. */

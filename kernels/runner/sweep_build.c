@@ -54,6 +54,7 @@ static void tell_same(struct run *run, size_t index, size_t other)
 {
 	struct ft_sweep_trial *trial = &run->sweep->trial[index];
 	trial->out = true;
+	trial->look_ps = run->sweep->trial[other].look_ps;
 	snprintf(trial->status, sizeof(trial->status), "same_code_as");
 	struct ft_runner_event event = run_event(run, "same_code", index);
 	event.other = other;
@@ -88,6 +89,10 @@ static bool has_time(const struct run *run)
 	const struct ft_sweep *sweep = run->sweep;
 	uint64_t now = ft_monotonic_ns();
 	uint64_t racing = 1;
+	/* Of a last batch that took long what is built is looked at, into the half of what was left for the race. */
+	if (run->look_end_ns)
+		return now < run_race_end_ns(run) &&
+		        (now < run->look_end_ns || now - run->look_end_ns < run_race_end_ns(run) - now);
 	for (size_t i = 0; i < sweep->count; i++)
 		racing += run_is_measured(run, i);
 	uint64_t samples = racing * (sweep->rule.min_rounds + 1) * run->sample_ns;

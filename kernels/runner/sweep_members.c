@@ -2,6 +2,7 @@
 #include "kernels/runner/internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct ft_runner_event run_event(const struct run *run, const char *word, size_t trial)
 {
@@ -36,14 +37,14 @@ bool run_cancelled(const struct run *run)
 
 bool run_can_win(const struct ft_sweep_trial *trial)
 {
-	return !trial->out && !trial->dropped;
+	return !trial->out && !trial->dropped && !trial->aside;
 }
 
 bool run_is_measured(const struct run *run, size_t index)
 {
 	const struct ft_sweep *sweep = run->sweep;
 	const struct ft_sweep_trial *trial = &sweep->trial[index];
-	if (trial->out || !trial->verified || !run_is_built(run, index))
+	if (trial->out || trial->aside || !trial->verified || !run_is_built(run, index))
 		return false;
 	return !trial->dropped ||
 	        (index == sweep->default_index && sweep->rounds > run->fresh &&
@@ -53,7 +54,7 @@ bool run_is_measured(const struct run *run, size_t index)
 bool run_is_wanted(const struct run *run, size_t index)
 {
 	const struct ft_sweep_trial *trial = &run->sweep->trial[index];
-	return !trial->out && (!trial->dropped || index == run->sweep->default_index);
+	return !trial->out && !trial->aside && (!trial->dropped || index == run->sweep->default_index);
 }
 
 bool run_is_built(const struct run *run, size_t index)
@@ -61,18 +62,48 @@ bool run_is_built(const struct run *run, size_t index)
 	return run->member[index] >= MEMBER_BUILT;
 }
 
+/* Who contends, in the order of the tie rule. Of an unlisted space those alone that race, or did. The daemon does the same. */
+static size_t line_up(struct run *run, size_t *default_at)
+{
+	const struct ft_sweep *sweep = run->sweep;
+	size_t count = 0;
+	*default_at = SIZE_MAX;
+	for (size_t i = 0; i < sweep->count; i++) {
+		const struct ft_sweep_trial *trial = &sweep->trial[i];
+		size_t at = count;
+		if (sweep->unlisted && i != sweep->default_index &&
+		        (trial->aside || (trial->out && !trial->sample_ps) || count == FT_SPACE_MAX))
+			continue;
+		for (; sweep->unlisted && at > 0 && sweep->trial[run->racing[at - 1]].place > trial->place;
+		        at--)
+			run->racing[at] = run->racing[at - 1];
+		run->racing[at] = i;
+		count++;
+	}
+	for (size_t k = 0; k < count; k++) {
+		const struct ft_sweep_trial *trial = &sweep->trial[run->racing[k]];
+		/* What the budget did not suffice to verify is no contender. */
+		run->contender[k] = (struct ft_contender){.out = trial->out || !trial->verified,
+		        .dropped = trial->dropped,
+		        .sample_ps = trial->sample_ps};
+		if (run->racing[k] == sweep->default_index)
+			*default_at = k;
+	}
+	return count;
+}
+
 void run_decide(struct run *run, bool ended, struct ft_decision *decision)
 {
 	struct ft_sweep *sweep = run->sweep;
-	for (size_t i = 0; i < sweep->count; i++) {
-		const struct ft_sweep_trial *trial = &sweep->trial[i];
-		/* What the budget did not suffice to verify is no contender. */
-		run->contender[i] = (struct ft_contender){.out = trial->out || !trial->verified,
-		        .dropped = trial->dropped,
-		        .sample_ps = trial->sample_ps};
-	}
-	ft_decide(&sweep->rule, run->contender, sweep->count, sweep->default_index, sweep->rounds, ended,
-	        sweep->standing, decision);
+	size_t default_at;
+	size_t count = line_up(run, &default_at);
+	ft_decide(&sweep->rule, run->contender, count, default_at, sweep->rounds, ended, run->standing,
+	        decision);
+	memset(sweep->standing, 0, sweep->count * sizeof(*sweep->standing));
+	for (size_t k = 0; k < count; k++)
+		sweep->standing[run->racing[k]] = run->standing[k];
+	decision->winner = decision->winner < count ? run->racing[decision->winner] : sweep->count;
+	decision->best = decision->best < count ? run->racing[decision->best] : sweep->count;
 }
 
 void run_drop_the_worse(struct run *run)

@@ -16,8 +16,7 @@ static uint64_t next_random(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-/* One part of a sample; `sample_ps` is 0 until it is whole, and where the config is out. */
-static int measure(struct run *run, size_t index, uint64_t *sample_ps)
+int run_measure(struct run *run, size_t index, uint64_t *sample_ps)
 {
 	struct ft_error error = {0};
 	*sample_ps = 0;
@@ -30,8 +29,7 @@ static int measure(struct run *run, size_t index, uint64_t *sample_ps)
 	return result == FT_BACKEND_LOST ? run_lose(run, "measure", index) : 0;
 }
 
-/* The first sample of a config is thrown away, and announced. */
-static int sample_first(struct run *run, size_t index)
+int run_sample_first(struct run *run, size_t index)
 {
 	uint64_t thrown_away = 0;
 	uint64_t begin = ft_monotonic_ns();
@@ -41,7 +39,7 @@ static int sample_first(struct run *run, size_t index)
 		return RUN_CANCELLED;
 	run_tell_begin(run, "measure", index);
 	while (!thrown_away && !run->sweep->trial[index].out) {
-		if (measure(run, index, &thrown_away) == FT_BACKEND_LOST)
+		if (run_measure(run, index, &thrown_away) == FT_BACKEND_LOST)
 			return FT_BACKEND_LOST;
 	}
 	run->member[index] = MEMBER_SAMPLED;
@@ -54,18 +52,17 @@ static int sample_first(struct run *run, size_t index)
 static int sample_the_new(struct run *run)
 {
 	int result = run->sweep->default_index < run->sweep->count
-	        ? sample_first(run, run->sweep->default_index)
+	        ? run_sample_first(run, run->sweep->default_index)
 	        : 0;
 	for (size_t i = 0; i < run->sweep->count && result == 0 && !run_over_budget(run); i++)
-		result = sample_first(run, i);
+		result = run_sample_first(run, i);
 	/* From here on none is announced: a stage clears whom to blame. */
 	if (result == 0)
 		run_tell_stage(run, "measure");
 	return result;
 }
 
-/* Clocks, batches, first touches. */
-static int warm(struct run *run, struct ft_error *error)
+int run_warm(struct run *run, struct ft_error *error)
 {
 	run_tell_stage(run, "measure");
 	if (run->pace == RUN_COLD)
@@ -93,11 +90,11 @@ int run_time_the_default_first(struct run *run)
 	if (run->pace != RUN_COLD || others == 0 || others * run->verify_ns <= left / TIGHT_PART)
 		return 0;
 	/* What keeps it from being warmed up is told when all are. */
-	if (warm(run, &error) < 0) {
+	if (run_warm(run, &error) < 0) {
 		run->pace = RUN_COLD;
 		return 0;
 	}
-	int result = sample_first(run, sweep->default_index);
+	int result = run_sample_first(run, sweep->default_index);
 	run_tell_stage(run, "build");
 	return result;
 }
@@ -176,7 +173,7 @@ static int take_samples(struct run *run, size_t alive, size_t *measured)
 			if (ended && !first)
 				break;
 			first = false;
-			if (measure(run, index, &run->sample[index]) == FT_BACKEND_LOST)
+			if (run_measure(run, index, &run->sample[index]) == FT_BACKEND_LOST)
 				return FT_BACKEND_LOST;
 			if (run->sample[index] > 0 && run->sample[index] < FT_SAMPLE_LEAST_PS) {
 				run->sample[index] = 0;
@@ -248,7 +245,7 @@ static int begin_race(struct run *run, struct ft_error *error)
 {
 	int result = run_take_host(run, FT_HOST_TIMED, "measure");
 	if (result == 0)
-		result = warm(run, error);
+		result = run_warm(run, error);
 	if (result == 0)
 		result = sample_the_new(run);
 	run_leave_host(run);

@@ -97,7 +97,11 @@ static void make_space(
 		must_be_an_error(&error);
 		return;
 	}
-	MUST(space.count > 0 && space.count == count.members && space.default_index < space.count);
+	MUST(space.count > 0 && space.default_index < space.count);
+	if (space.unlisted == 0)
+		MUST(space.count == count.members);
+	else
+		MUST(space.count == 1 && count.members > FT_SPACE_MAX && space.unlisted <= count.members);
 	MUST(ft_config_equal(&space.config[space.default_index], &config));
 	MUST(space.pruned[space.default_index][0] == '\0');
 	for (uint32_t i = 0; i < space.count; i++) {

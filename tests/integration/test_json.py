@@ -7,9 +7,10 @@ import shapes
 from harness import shape
 
 # What only a GPU has (test_gpu.py asks for its code), what a device has while it is at work (test_devices.py), and what no winner
-# says of itself; kernels of folders (test_kernel_folder.py) and attempts at one (test_kernel_command.py).
+# says of itself; kernels of folders (test_kernel_folder.py), attempts at one (test_kernel_command.py), and spaces that are searched
+# (test_large_space.py).
 ELSEWHERE = {("device", "pci"), ("device", "holder"), ("device", "job"), ("kernel", "path"), ("kernel_field", "default"),
-             ("tried", "tuned"), ("tried", "explained")} | {
+             ("job", "space"), ("event", "space"), ("tried", "tuned"), ("tried", "explained")} | {
     (shape, member) for shape in ("code", "step") for member in shapes.SHAPES[shape]} | {
     (shape, "order_class") for shape in ("answer", "tuned", "checked")} | {
     (shape, member) for shape in ("tuned", "checked") for member in ("tuned_scale", "revision")}

@@ -197,8 +197,10 @@ BAD = {
     "a space of 10^9": (lambda d: d["knobs"].extend({"name": f"K{i}", "values": list(range(32))} for i in range(6)) or
                         d["default"].update({f"K{i}": 0 for i in range(6)}), "error", "there is too much to try"),
     "a space that is too large": (lambda d: knob(d, "ROWS").update(values=list(range(1, 33))) or
-                                  knob(d, "VECTOR").update(values=list(range(1, 33))), "error",
-                                  "configs; there may be 512 at the most"),
+                                  knob(d, "VECTOR").update(values=list(range(1, 33))) or
+                                  d["knobs"].extend({"name": f"K{i}", "values": list(range(32))} for i in range(2)) or
+                                  d["default"].update({f"K{i}": 0 for i in range(2)}), "error",
+                                  "configs; there may be 65536 at the most"),
 }
 
 

@@ -256,7 +256,7 @@ static void test_large_space(void **state)
 
 			assert_int_equal(kernel->space(kernel, &problem, &cpu, space, &error), -1);
 			assert_string_equal(error.message,
-			        "kernel.json: space: the space of this problem has more than 512 configs");
+			        "kernel.json: space: the space of this problem has more than 65536 configs");
 			assert_int_equal(
 			        ft_folder_count(folder, &problem, &cpu, FT_FOLDER_WORK, &count, &error), -1);
 			assert_string_equal(error.message,
@@ -268,6 +268,53 @@ static void test_large_space(void **state)
 		free(text);
 	}
 	free(space);
+}
+
+/* Too large to be listed: its size, and each member of it once that can win. */
+static void test_unlisted_space(void **state)
+{
+	char *text = replaced("{\"name\": \"BLOCK\"",
+	        "{\"name\": \"K\", \"values\": [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]},{\"name\": \"L\", \"values\": "
+	        "[0, 1, "
+	        "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]},{\"name\": \"BLOCK\"");
+	char *whole = malloc(strlen(text) + 32), *at = strstr(text, "\"default\": {");
+	struct ft_space *space = malloc(sizeof(*space));
+	struct ft_members members;
+	struct ft_config config, before = {0}, usual;
+	struct ft_error error;
+
+	(void)state;
+	assert_non_null(space);
+	assert_non_null(whole);
+	assert_non_null(at);
+	sprintf(whole, "%.*s\"default\": {\"K\": 7, \"L\": 3, %s", (int)(at - text), text,
+	        at + strlen("\"default\": {"));
+	struct ft_folder *folder = parse(whole);
+	const struct ft_kernel *kernel = ft_folder_kernel(folder);
+	struct ft_problem problem = problem_of(kernel, 1, 100, "f32");
+
+	/* Of 8 times 130, half are pruned; but the default is not. */
+	kernel->default_config(kernel, &problem, &cpu, &usual);
+	assert_int_equal(kernel->space(kernel, &problem, &cpu, space, &error), 0);
+	assert_int_equal(space->count, 1);
+	assert_int_equal(space->unlisted, 4 * 130);
+	assert_true(ft_config_equal(&space->config[0], &usual));
+	assert_int_equal(kernel->members(kernel, &problem, &cpu, &members, &error), 0);
+	assert_int_equal(members.count, space->unlisted);
+	for (uint32_t i = 0; i < members.count; i++) {
+		ft_schema_member(
+		        kernel->schema(kernel, "cpu"), members.row + (size_t)i * members.knobs, &config);
+		assert_true(kernel->tries(kernel, &problem, &cpu, &config));
+		assert_int_equal(kernel->check_config(kernel, &problem, &cpu, &config, &error), 0);
+		assert_int_equal(i == members.default_index, ft_config_equal(&config, &usual));
+		assert_false(ft_config_equal(&config, &before));
+		before = config;
+	}
+	free(members.row);
+	ft_folder_free(folder);
+	free(space);
+	free(whole);
+	free(text);
 }
 
 static void test_launch(void **state)
@@ -446,6 +493,7 @@ int main(void)
 	        cmocka_unit_test(test_space),
 	        cmocka_unit_test(test_space_fails),
 	        cmocka_unit_test(test_large_space),
+	        cmocka_unit_test(test_unlisted_space),
 	        cmocka_unit_test(test_launch),
 	        cmocka_unit_test(test_buffers),
 	        cmocka_unit_test(test_reference_config),

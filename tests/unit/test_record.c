@@ -70,7 +70,7 @@ static void the_layout_of_a_key_is_as_documented(void **state)
 	record_key_history(&made, &key, 5);
 	assert_int_equal(made.length, sizeof(expected));
 	assert_memory_equal(made.data, expected, sizeof(expected));
-	record_key_trials(&made, &key, 0x0d0e0f10);
+	record_key_trials(&made, &key, 0x0d0e0f10, 0);
 	assert_int_equal(made.length, RECORD_TRIALS_SIZE);
 	assert_int_equal(made.data[0], 'T');
 	assert_int_equal(made.data[36], 0x10);
@@ -338,6 +338,54 @@ static void a_body_that_makes_no_sense_is_refused(void **state)
 	trials_free(trials);
 }
 
+/* Of a space that is not listed they are in several records, and each has its place and its look. */
+static void trials_of_a_large_space_come_back_in_chunks(void **state)
+{
+	enum { COUNT = 2 * RECORD_CHUNK + 7 };
+	struct trials *trials = full_trials(COUNT);
+	struct trials *back;
+	struct ft_writer value;
+	bool sound;
+
+	(void)state;
+	trials->unlisted = 20736;
+	trials->raced = true;
+	for (uint32_t i = 0; i < COUNT; i++) {
+		trials->trial[i].place = 20735 - i;
+		trials->trial[i].look_ps = i * 1000000ULL;
+	}
+	assert_int_equal(record_chunks(trials), 3);
+	ft_writer_init_growing(&value, RECORD_TRIALS_LIMIT);
+	record_write_trials(&value, trials);
+	back = record_read_trials((struct ft_view){value.data, value.length}, &sound);
+	assert_true(sound);
+	assert_non_null(back);
+	assert_int_equal(back->count, COUNT);
+	assert_int_equal(back->unlisted, 20736);
+	assert_true(back->raced);
+	for (uint32_t chunk = 1; chunk < 3; chunk++) {
+		ft_writer_reset(&value);
+		record_write_chunk(&value, trials, chunk);
+		assert_true(ft_writer_ok(&value));
+		for (size_t length = 0; length < value.length; length += 101)
+			assert_false(record_read_chunk((struct ft_view){value.data, length}, back, chunk));
+		assert_false(record_read_chunk((struct ft_view){value.data, value.length}, back, 3 - chunk));
+		assert_true(record_read_chunk((struct ft_view){value.data, value.length}, back, chunk));
+	}
+	assert_true(record_sound_trials(back));
+	for (uint32_t i = 0; i < COUNT; i++) {
+		const struct trial *a = &trials->trial[i], *b = &back->trial[i];
+
+		assert_true(ft_config_equal(&a->config, &b->config));
+		assert_int_equal(b->status, a->status);
+		assert_int_equal(b->place, a->place);
+		assert_int_equal(b->look_ps, a->look_ps);
+	}
+	trials_free(back);
+	ft_writer_free(&value);
+	trials_free(trials);
+}
+
 static void too_many_knob_names_fail_the_write_and_not_the_process(void **state)
 {
 	struct trials *trials = trials_new(40);
@@ -361,6 +409,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(keys_sort_by_scale_and_history_newest_first),
+	        cmocka_unit_test(trials_of_a_large_space_come_back_in_chunks),
 	        cmocka_unit_test(the_layout_of_a_key_is_as_documented),
 	        cmocka_unit_test(any_flipped_bit_or_wrong_place_shows),
 	        cmocka_unit_test(meta_comes_back_and_a_newer_one_gives_its_format_away),

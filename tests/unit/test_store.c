@@ -238,6 +238,69 @@ static struct trials *some_trials(void)
 	return trials;
 }
 
+/* What is new of many is stored, and all of it goes with the answer. */
+static void trials_of_a_large_space_grow_and_are_forgotten(void **state)
+{
+	struct place *place = place_new();
+	struct store_key key = some_key(1, 64);
+	struct trials *trials = some_trials();
+	struct trials *back;
+	struct store_batch *batch;
+	struct outcome outcome;
+
+	(void)state;
+	trials->unlisted = 5000;
+	place_open(place);
+	while (trials->count < 1000) {
+		for (uint32_t i = 0; i < 333 && trials->count < 1000; i++) {
+			struct ft_config config = trials->trial[0].config;
+
+			config.knob[0].value = (int64_t)trials->count;
+			assert_non_null(trials_add(trials, &config, trials->count));
+		}
+		batch = store_batch_new(place->store);
+		assert_int_equal(store_batch_trials(batch, &key, 3, trials), 0);
+		outcome = place_commit(place, batch);
+		assert_false(outcome.failed);
+	}
+	place_close(place);
+	place_open(place);
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	assert_int_equal(store_get_trials(place->store, &key, 3, &back, NULL), 0);
+	assert_non_null(back);
+	assert_int_equal(back->count, 1000);
+	assert_int_equal(back->unlisted, 5000);
+	for (uint32_t i = 3; i < 1000; i++) {
+		assert_int_equal(back->trial[i].place, i);
+		assert_int_equal(back->trial[i].config.knob[0].value, i);
+	}
+	trials_free(back);
+	store_end(place->store);
+	batch = store_batch_new(place->store);
+	assert_int_equal(store_batch_forget(batch, &key), 0);
+	outcome = place_commit(place, batch);
+	assert_false(outcome.failed);
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	assert_int_equal(store_get_trials(place->store, &key, 3, &back, NULL), 0);
+	assert_null(back);
+	/* Nor is a chunk of them left for others to come upon. */
+	trials->count = 300;
+	batch = store_batch_new(place->store);
+	assert_int_equal(store_batch_trials(batch, &key, 3, trials), 0);
+	store_end(place->store);
+	outcome = place_commit(place, batch);
+	assert_false(outcome.failed);
+	assert_int_equal(store_begin(place->store, NULL), 0);
+	assert_int_equal(store_get_trials(place->store, &key, 3, &back, NULL), 0);
+	assert_non_null(back);
+	assert_int_equal(back->count, 300);
+	store_end(place->store);
+	trials_free(back);
+	trials_free(trials);
+	place_close(place);
+	place_free(place);
+}
+
 static void trials_are_kept_under_their_identity(void **state)
 {
 	struct place *place = place_new();
@@ -951,6 +1014,7 @@ int main(void)
 	        cmocka_unit_test(a_device_has_one_identity_a_generation),
 	        cmocka_unit_test(names_keep_their_ids),
 	        cmocka_unit_test(trials_are_kept_under_their_identity),
+	        cmocka_unit_test(trials_of_a_large_space_grow_and_are_forgotten),
 	        cmocka_unit_test(jobs_come_back_in_order_and_ids_never_twice),
 	        cmocka_unit_test(notes_are_kept_byte_for_byte),
 	        cmocka_unit_test(near_answers_come_in_the_right_order_at_every_generation),

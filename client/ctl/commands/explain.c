@@ -195,7 +195,11 @@ static void print_others(const struct story *story)
 	char text[FORMAT_LONG_SIZE];
 	bool first = true;
 
-	printf("\nOf %zu configs:", story->count);
+	if (story->info.space > story->count)
+		printf("\nOf %" PRIu64 " configs %.3g %% were tried. Of these %zu:", story->info.space,
+		        (double)story->info.seen_ppm / 1e4, story->count);
+	else
+		printf("\nOf %zu configs:", story->count);
 	print_count(&first, story->timed, "were timed");
 	print_count(&first, story->dropped, "of these dropped as clearly slower");
 	print_count(&first, story->same_code, "had the machine code of another");

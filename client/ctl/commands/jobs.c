@@ -41,7 +41,11 @@ static void print_table(const flytune_job_list *list)
 		table_add(&table, "%s", job.kernel);
 		table_add(&table, "%s", format_values(job.field, job.field_count, text));
 		table_add(&table, "%s", job.device);
-		table_add(&table, "%" PRIu64 "/%" PRIu64, job.settled, job.trials);
+		if (job.space > 0)
+			table_add(&table, "%" PRIu64 "/%" PRIu64 " of %" PRIu64, job.settled, job.trials,
+			        job.space);
+		else
+			table_add(&table, "%" PRIu64 "/%" PRIu64, job.settled, job.trials);
 		table_add(&table, "%" PRIu64, job.rounds);
 		table_add(&table, "%s", job.sweep_ns == 0 ? "" : format_duration(job.sweep_ns, sweep));
 		table_add(&table, "%s", job.cause);

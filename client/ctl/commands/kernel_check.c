@@ -283,6 +283,24 @@ static void add_count(
 	}
 }
 
+/* Of a space too large to be listed, some that lie all over it. */
+static void list_some(struct trial *trial, const struct ft_problem *problem)
+{
+	const struct ft_kernel *kernel = trial->kernel;
+	struct ft_members rows;
+
+	if (kernel->members(kernel, problem, &trial->traits, &rows, NULL) < 0)
+		return;
+	for (uint32_t i = 0; i < rows.count; i += rows.count / (FT_SPACE_MAX - 1) + 1) {
+		const uint32_t at = trial->space->count++;
+
+		ft_schema_member(kernel->schema(kernel, trial->device->kind),
+		        rows.row + (size_t)i * rows.knobs, &trial->space->config[at]);
+		trial->space->pruned[at][0] = '\0';
+	}
+	free(rows.row);
+}
+
 static void check_space(struct trial *trial, const struct ft_problem *problem)
 {
 	struct report *report = trial->report;
@@ -303,11 +321,11 @@ static void check_space(struct trial *trial, const struct ft_problem *problem)
 		return;
 	}
 	add_count(trial->device, &count, problem);
-	if (count.members > FT_SPACE_MAX) {
+	if (count.members > FT_MEMBERS_MAX) {
 		find(report, FINDING_ERROR, kind, problem, "space",
 		        "kernel.json: space: this problem has %" PRIu64
 		        " configs; there may be %d at the most",
-		        count.members, FT_SPACE_MAX);
+		        count.members, FT_MEMBERS_MAX);
 		return;
 	}
 	if (trial->kernel->space(trial->kernel, problem, &trial->traits, trial->space, &error) < 0) {
@@ -315,6 +333,10 @@ static void check_space(struct trial *trial, const struct ft_problem *problem)
 		if (count.members == 0 || strncmp(error.field, "default", strlen("default")) != 0)
 			find_failure(report, FINDING_ERROR, kind, problem, "", &error);
 		return;
+	}
+	if (trial->space->unlisted > 0) {
+		trial->work += count.work;
+		list_some(trial, problem);
 	}
 	for (uint32_t i = 0; i < trial->space->count; i++)
 		check_config(trial, problem, i);

@@ -30,6 +30,7 @@ static void print_json(const flytune_problem *problem, const flytune_trial_list 
 	document_bool(&json, "conclusive", info.conclusive);
 	json_gain(&json, 1000000, info.gain_ppm, info.gain_least_ppm, info.gain_ppm > 0 && !info.conclusive);
 	json_share(&json, "seen", info.seen_ppm);
+	document_count(&json, "space", info.space);
 	json_text(&json, "method", info.method);
 	document_array(&json, "trials");
 	for (size_t i = 0; flytune_trial_list_get(list, i, &trial); i++)
@@ -150,6 +151,9 @@ static enum ctl_exit print_table(const flytune_problem *problem, const flytune_t
 	printf("%s %s on %s: %zu trials, %" PRIu64 " rounds%s\n", flytune_problem_kernel(problem),
 	        format_problem(problem, text), info.device, count, info.rounds,
 	        info.rounds > 0 && !info.conclusive ? ", not settled" : "");
+	if (info.space > count)
+		printf("of %" PRIu64 " configs that there are %.3g %% were tried\n", info.space,
+		        (double)info.seen_ppm / 1e4);
 	if (info.gain_ppm != 0)
 		printf("the winner's gain over the default: %s\n",
 		        format_gain(1000000, info.gain_ppm, info.gain_least_ppm, !info.conclusive, gain));

@@ -76,6 +76,8 @@ static void print_event(const struct watch *watch, const struct flytune_event *e
 			printf("%s%s", event->time_ps == 0 ? "" : "  ", event->status);
 	} else if (strcmp(event->event, "stage") == 0) {
 		printf("%s", event->stage);
+		if (event->space > 0)
+			printf(", %" PRIu64 " of %" PRIu64 " configs tried", event->trials, event->space);
 	} else if (strcmp(event->event, "round") == 0) {
 		printf("round %" PRIu64 ", %" PRIu64 " of %" PRIu64 " settled", event->round, event->settled,
 		        event->trials);

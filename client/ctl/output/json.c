@@ -161,6 +161,7 @@ void json_job(struct document *json, const char *name, const struct flytune_job 
 	json_date(json, "ended_at", job->ended_at_ns);
 	document_real(json, "sweep_s", (double)job->sweep_ns / 1e9);
 	document_count(json, "trials", job->trials);
+	count_if(json, "space", job->space != 0, job->space);
 	document_count(json, "settled", job->settled);
 	document_count(json, "rounds", job->rounds);
 	document_count(json, "waiters", job->waiters);
@@ -249,6 +250,7 @@ void json_event(struct document *json, const char *name, const struct flytune_ev
 	        json, "state", event->state != FLYTUNE_STATE_UNKNOWN ? flytune_state_word(event->state) : "");
 	json_text(json, "stage", event->stage);
 	document_count(json, "trials", event->trials);
+	count_if(json, "space", event->space != 0, event->space);
 	document_count(json, "settled", event->settled);
 	document_count(json, "round", event->round);
 	config_if(json, "config", event->knob, event->knob_count);

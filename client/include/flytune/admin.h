@@ -48,6 +48,7 @@ struct flytune_event {
 	char reason[FLYTUNE_REASON_SIZE];
 	uint32_t knob_count;
 	struct flytune_knob knob[FLYTUNE_KNOBS_MAX]; /* of a trial: the config that was settled */
+	uint64_t space;                              /* as in a job */
 };
 
 /* Reports the events of one job, or of all (NULL), on a connection of its own, until `events` returns non-zero
@@ -115,6 +116,7 @@ struct flytune_trials_info {
 	/* The default's time over the winner's, by the rounds that both were in; and at least, with 99.5 % confidence. */
 	uint64_t gain_ppm, gain_least_ppm;
 	uint64_t seen_ppm; /* of the space, what was tried */
+	uint64_t space;    /* its members that can win, tried or not; 0: not known */
 };
 FLYTUNE_DEFINE_INIT(flytune_trials_info);
 

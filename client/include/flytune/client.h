@@ -318,6 +318,7 @@ struct flytune_job {
 	char kernel[FLYTUNE_KERNEL_SIZE];
 	uint32_t field_count;
 	struct flytune_value field[FLYTUNE_FIELDS_MAX]; /* of its problem; of the first, if it has several */
+	uint64_t space; /* configs that there are, where not all are tried; else 0 */
 };
 FLYTUNE_DEFINE_INIT(flytune_job);
 

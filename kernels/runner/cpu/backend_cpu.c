@@ -146,6 +146,8 @@ static void hash_plan(const struct cpu *cpu, size_t index, char code[FT_HASH_SIZ
 static int cpu_build_start(struct ft_backend *backend, size_t index, struct ft_error *error)
 {
 	struct cpu *cpu = cpu_of(backend);
+	if (index >= cpu->known)
+		cpu_resolve(cpu, index);
 	if (cpu->folder)
 		return cpu_folder_build_start(cpu, index, error);
 	cpu->pending[index] = ++cpu->started;
@@ -214,6 +216,7 @@ struct ft_backend *ft_backend_cpu_new(void)
 	        .interference = cpu_interference,
 	        .spread_ns = spread_ns,
 	        .host = FT_HOST_TIMED,
+	        .takes_late = true,
 	        .finish = cpu_finish,
 	};
 	return &cpu->backend;

@@ -163,7 +163,7 @@ int cpu_folder_open(struct cpu *cpu, struct ft_error *error)
 	if (cpu_build_open(&own->build, cpu->code->own, (unsigned)cpu->device.traits.units, error) < 0)
 		return -1;
 	/* Steps and their arguments are the same for all configs; only numbers differ. */
-	for (size_t i = 0; i < cpu->count; i++) {
+	for (size_t i = 0; i < cpu->known; i++) {
 		const struct plan *plan =
 		        (const struct plan *)(const void *)(cpu->plan + i * cpu->code->plan_size);
 		if (!plan->failed)

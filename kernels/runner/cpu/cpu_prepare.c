@@ -78,32 +78,42 @@ static bool is_hopeless(const struct ft_backend *backend)
 	        (backend->deadline_ns <= now || needed > (backend->deadline_ns - now) * 3 / 2);
 }
 
+void cpu_resolve(struct cpu *cpu, size_t index)
+{
+	cpu->code->resolve(cpu->code, cpu->problem, &cpu->config[index], &cpu->device.traits,
+	        cpu->plan + index * cpu->code->plan_size);
+}
+
 int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep, struct ft_error *error)
 {
 	struct cpu *cpu = cpu_of(backend);
 	const uint32_t cores = (uint32_t)cpu->device.traits.units;
+	const size_t room = sweep->room > sweep->count ? sweep->room : sweep->count;
 	cpu->kernel = sweep->kernel;
 	cpu->code = cpu_find_code(cpu, sweep->kernel->name);
 	if (!cpu->code)
 		return ft_fail(error, FT_E_UNKNOWN_KERNEL, "this runner has no %s", sweep->kernel->name);
 	cpu->kernel->tensors(cpu->kernel, sweep->problem, &cpu->tensors);
 	cpu->seed = sweep->seed;
-	cpu->count = sweep->count;
+	cpu->problem = sweep->problem;
+	cpu->config = sweep->config;
+	cpu->known = sweep->count;
+	cpu->count = room;
 	cpu->default_index = sweep->default_index;
-	cpu->built = sweep->count;
-	cpu->warm_index = sweep->count;
-	cpu->audited = sweep->count;
+	cpu->built = room;
+	cpu->warm_index = room;
+	cpu->audited = room;
 	cpu->at = 0;
 	cpu->warm_ps = cpu->half_ps = cpu->whole_ps = 0;
 	cpu->started = 0;
 	cpu->samples = 0;
 	cpu->disturbed = 0;
 	cpu->steal = (struct ft_steal){0};
-	cpu->plan = calloc(sweep->count ? sweep->count : 1, cpu->code->plan_size);
-	cpu->pending = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->pending));
-	cpu->batch = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->batch));
-	cpu->sampled = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->sampled));
-	cpu->windows = calloc(sweep->count ? sweep->count : 1, sizeof(*cpu->windows));
+	cpu->plan = calloc(room ? room : 1, cpu->code->plan_size);
+	cpu->pending = calloc(room ? room : 1, sizeof(*cpu->pending));
+	cpu->batch = calloc(room ? room : 1, sizeof(*cpu->batch));
+	cpu->sampled = calloc(room ? room : 1, sizeof(*cpu->sampled));
+	cpu->windows = calloc(room ? room : 1, sizeof(*cpu->windows));
 	if (!cpu->plan || !cpu->pending || !cpu->batch || !cpu->sampled || !cpu->windows)
 		return ft_fail(error, FT_E_MEMORY, "no memory for a sweep of %zu configs", sweep->count);
 	if (cpu_lay_out(cpu, error) < 0 || cpu_choose_sets(cpu, sweep->memory_cap, error) < 0)
@@ -116,8 +126,7 @@ int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep
 	if (cpu_allocate(cpu, error) < 0)
 		return -1;
 	for (size_t i = 0; i < sweep->count; i++)
-		cpu->code->resolve(cpu->code, sweep->problem, &sweep->config[i], &cpu->device.traits,
-		        cpu->plan + i * cpu->code->plan_size);
+		cpu_resolve(cpu, i);
 	if (!cpu->code->reference && cpu_folder_open(cpu, error) < 0)
 		return -1;
 	cpu->until_ns = 0;

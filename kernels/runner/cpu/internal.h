@@ -86,7 +86,10 @@ struct cpu {
 	struct ft_pool *pool;
 	struct ft_cpus before; /* the main thread's cores */
 	bool pinned;
-	size_t count;
+	const struct ft_problem *problem; /* the sweep's, as are the configs */
+	const struct ft_config *config;
+	size_t known;    /* configs that were there at the begin */
+	size_t count;    /* and that there may be */
 	char *plan;      /* code->plan_size bytes each */
 	size_t *pending; /* the place of its build among those that were started; 0: none */
 	size_t started;
@@ -223,6 +226,8 @@ bool cpu_has_changed(struct cpu *cpu, const char *array, size_t size, uint64_t *
 
 /* ---- the stages, as in backend.h ---- */
 
+/* How a config is launched. */
+void cpu_resolve(struct cpu *cpu, size_t index);
 int cpu_prepare(struct ft_backend *backend, const struct ft_backend_sweep *sweep, struct ft_error *error);
 void cpu_finish(struct ft_backend *backend);
 int cpu_verify(struct ft_backend *backend, size_t index, double *largest, struct ft_error *error);

@@ -239,7 +239,6 @@ static void finish(struct ft_backend *self)
 		free(gpu->first);
 		gpu->first = next;
 	}
-	free(gpu->config);
 	free(gpu->member);
 	free(gpu->input_sign);
 	free(gpu->seen_sign);
@@ -270,6 +269,7 @@ struct ft_backend *gpu_backend_new(void)
 	gpu->last = &gpu->first;
 	gpu->base = (struct ft_backend){.kind = hip_kind,
 	        .host = FT_HOST_WORKED,
+	        .takes_late = true,
 	        .open = open_backend,
 	        .close = close_backend,
 	        .source = source_hash,

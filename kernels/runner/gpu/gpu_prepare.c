@@ -213,14 +213,13 @@ int gpu_prepare(struct ft_backend *self, const struct ft_backend_sweep *sweep, s
 	gpu->seed = sweep->seed;
 	gpu->memory_cap = sweep->memory_cap;
 	snprintf(gpu->code_dir, sizeof gpu->code_dir, "%s", sweep->code_dir ? sweep->code_dir : "");
-	gpu->count = sweep->count;
-	gpu->config = calloc(sweep->count, sizeof *gpu->config);
-	gpu->member = calloc(sweep->count, sizeof *gpu->member);
+	gpu->count = sweep->room > sweep->count ? sweep->room : sweep->count;
+	gpu->config = sweep->config;
+	gpu->member = calloc(gpu->count, sizeof *gpu->member);
 	gpu->first = NULL;
 	gpu->last = &gpu->first;
-	if (!gpu->config || !gpu->member)
+	if (!gpu->member)
 		return ft_fail(error, FT_E_MEMORY, "out of memory");
-	memcpy(gpu->config, sweep->config, sweep->count * sizeof *gpu->config);
 	lay_out(gpu);
 	if (gpu->code_dir[0] && gpu_code_writer_open(&gpu->code_writer, gpu->code_dir, error) < 0)
 		return -1;

@@ -110,7 +110,7 @@ struct gpu {
 	char code_dir[256];                  /* "": none */
 	struct gpu_code_writer *code_writer; /* of that folder */
 	size_t count;
-	struct ft_config *config;
+	const struct ft_config *config; /* the sweep's */
 	struct member *member;
 	struct ready *first, **last;
 
