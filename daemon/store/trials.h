@@ -16,7 +16,7 @@ enum trial_status {
 	TRIAL_SUSPECT, /* a runner ended while it had it, and whether by its fault is not known: not tried for now */
 };
 
-enum { TRIAL_NO_PLACE = UINT32_MAX };
+enum { TRIAL_NO_PLACE = INT32_MAX };
 
 struct trial {
 	struct ft_config config;
