@@ -472,7 +472,8 @@ FT_DECLARE_MESSAGE(runner_hello_request, FT_RUNNER_HELLO_REQUEST)
 	F(RAW, files, 0, FT_OPTIONAL)   /* paths whose change means that this hello may no longer hold */   \
 	F(RAW, devices, 0, FT_REQUIRED) /* runner_device */                                                 \
 	F(RAW, kernels, 0, FT_REQUIRED) /* runner_kernel */                                                 \
-	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL) /* why there is no device, if there is none */
+	F(TEXT, reason, FT_REASON_SIZE, FT_OPTIONAL)     /* why there is no device, if there is none */     \
+	F(TEXT, unconfined, FT_REASON_SIZE, FT_OPTIONAL) /* what it cannot keep kernel folders' code from */
 FT_DECLARE_MESSAGE(runner_hello_reply, FT_RUNNER_HELLO_REPLY)
 
 #define FT_RUNNER_DEVICE(F)                                                                              \

@@ -211,7 +211,10 @@ static void said_hello(void *data, struct ft_view reply)
 			        devices->device[i]->shown.arch,
 			        (unsigned long long)devices->device[i]->shown.units);
 	}
-	if (slot->reason[0] != '\0' && !same)
+	if (hello->unconfined[0] != '\0' && !same)
+		log_line(devices->log, LOG_LEVEL_WARNING, "not confined kind=%s: %s", slot->kind,
+		        hello->unconfined);
+	if (slot->reason[0] != '\0' && !same && !has_device(slot, false))
 		log_line(devices->log, LOG_LEVEL_INFO, "no device kind=%s: %s", slot->kind, slot->reason);
 	worker->said = hello_of_device(hello, worker->device);
 	if (!same)
@@ -606,9 +609,9 @@ void devices_write(const struct devices *devices, struct ft_writer *writer)
 			(void)snprintf(
 			        state->identity_text, sizeof(state->identity_text), "%s", shown->identity);
 			device_hash_text(shown->identity, state->identity);
-		} else if (device->state == DEVICE_ABSENT) {
-			(void)snprintf(state->reason, sizeof(state->reason), "%s", device->slot->reason);
 		}
+		if (device->state == DEVICE_READY || device->state == DEVICE_ABSENT)
+			(void)snprintf(state->reason, sizeof(state->reason), "%s", device->slot->reason);
 		state->runner_pid = runner_pid(&device->worker->runner);
 		(void)snprintf(state->holder, sizeof(state->holder), "%s",
 		        device_holder_word(device->worker->holder));

@@ -78,7 +78,7 @@ struct runner_slot {
 	bool wanted;          /* by the operator */
 	enum slot_state state;
 	char name[128];              /* what the runner calls itself */
-	char reason[FT_REASON_SIZE]; /* why it has no device */
+	char reason[FT_REASON_SIZE]; /* why it has no device; or what its runner is not kept from */
 	struct ft_writer note;       /* the last hello and what it depends on, as stored */
 	unsigned probe_failures;
 	/* Without a device: */

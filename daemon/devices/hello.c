@@ -311,7 +311,8 @@ int devices_adopt(struct runner_slot *slot, const struct ft_runner_hello_reply *
 	for (uint32_t i = 0; i < count; i++)
 		device_retire(before[i]);
 	(void)snprintf(slot->name, sizeof(slot->name), "%s", hello->runner);
-	(void)snprintf(slot->reason, sizeof(slot->reason), "%s", hello->reason);
+	(void)snprintf(slot->reason, sizeof(slot->reason), "%s",
+	        hello->reason[0] != '\0' ? hello->reason : hello->unconfined);
 	note_missing(slot, known);
 	return 0;
 }

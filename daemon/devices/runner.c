@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-enum { RUNNER_SOCKET = 3, ENVIRONMENT_MAX = 64, ARGUMENTS_MAX = 2 * KERNELS_MAX + 2 };
+enum { RUNNER_SOCKET = 3, ENVIRONMENT_MAX = 64, ARGUMENTS_MAX = 2 * KERNELS_MAX + 4 };
 
 /* What a runner inherits of the environment: what finds its libraries and chooses its devices, and nothing
  * that would change code behind the command line's back. */
@@ -549,12 +549,17 @@ uint64_t runner_environment(void)
 	return sum;
 }
 
-/* The kernels of folders that it is to have. */
+/* The kernels of folders that it is to have, confined. */
 static void choose_arguments(const struct runner *runner, char **chosen)
 {
+	static char confine[] = "--confine";
 	size_t count = 0;
 
 	chosen[count++] = (char *)(uintptr_t)runner->path;
+	if (runner->kernels->count > 0) {
+		chosen[count++] = confine;
+		chosen[count++] = (char *)(uintptr_t)runner->code_dir;
+	}
 	for (uint32_t i = 0; i < runner->kernels->count; i++) {
 		static char flag[] = "--kernel";
 

@@ -84,6 +84,8 @@ struct ft_backend {
 	int (*adopt)(struct ft_backend *self, const struct ft_folder *folder, struct ft_error *error);
 	struct ft_folder *folder[FT_FOLDERS_MAX]; /* that it has; the runner's */
 	size_t folder_count;
+	char unconfined
+	        [FT_REASON_SIZE]; /* the runner's: what their code is not kept from; "": nothing that matters */
 
 	/* How much of a device others use now, in percent, without disturbing it. False where the system has no
 	 * figure. May take a tenth of a second. NULL: never known. */

@@ -14,6 +14,7 @@
 
 #include "kernels/decide.h"
 #include "kernels/folder/folder.h"
+#include "kernels/runner/confine.h"
 #include "kernels/runner/sample_watch.h"
 #include "kernels/runner/sweep.h"
 #include "proto/clock.h"
@@ -170,6 +171,7 @@ static void hello(struct server *server, uint64_t id, struct ft_view body)
 	snprintf(answer.identity, sizeof(answer.identity), "%s", backend->identity);
 	if (backend->device_count == 0)
 		snprintf(answer.reason, sizeof(answer.reason), "%s", backend->reason);
+	snprintf(answer.unconfined, sizeof(answer.unconfined), "%s", backend->unconfined);
 	if (ft_writer_ok(&list[0]) && ft_writer_ok(&list[1]) && ft_writer_ok(&list[2])) {
 		reply(server, id, &ft_runner_hello_reply_message, &answer);
 	} else {
@@ -608,17 +610,13 @@ static bool tie_to_parent(void)
 	return true;
 }
 
-static int serve_parent(struct ft_backend *backend)
+/* One that is broken is said, and is missing; the others are there. */
+static void refuse_folder(const struct ft_backend *backend, const char *what, const struct ft_error *error)
 {
-	if (!tie_to_parent())
-		return EXIT_SUCCESS; /* the daemon is gone already */
-	if (fcntl(FT_RUNNER_DESCRIPTOR, F_SETFD, FD_CLOEXEC) != 0)
-		return EXIT_BROKEN;
-	return ft_runner_serve(FT_RUNNER_DESCRIPTOR, backend);
+	fprintf(stderr, "flytune-runner-%s: %s: %s\n", backend->kind, what, error->message);
 }
 
-/* One that is broken is said, and is missing; the others are there. */
-static void take_folder(struct ft_backend *backend, const char *path)
+static void read_folder(struct ft_backend *backend, const char *path)
 {
 	struct ft_error error = {0};
 	struct ft_folder *folder = NULL;
@@ -628,31 +626,67 @@ static void take_folder(struct ft_backend *backend, const char *path)
 		ft_fail(&error, FT_E_BAD_VALUE, "there are %d kernels already", FT_FOLDERS_MAX);
 	else
 		folder = ft_folder_open(path, NULL, &error);
-	if (folder && !ft_folder_source(folder, backend->kind)) {
-		ft_folder_free(folder); /* it is for other kinds of devices */
-		return;
-	}
-	if (folder && backend->adopt(backend, folder, &error) == 0) {
+	if (!folder)
+		refuse_folder(backend, path, &error);
+	else if (ft_folder_source(folder, backend->kind))
 		backend->folder[backend->folder_count++] = folder;
-		return;
-	}
-	ft_folder_free(folder);
-	fprintf(stderr, "flytune-runner-%s: %s: %s\n", backend->kind, path, error.message);
+	else
+		ft_folder_free(folder); /* it is for other kinds of devices */
 }
 
-static bool take_arguments(struct ft_backend *backend, int argc, char **argv)
+static bool read_arguments(struct ft_backend *backend, int argc, char **argv, const char **code_dir)
 {
 	for (int i = 1; i < argc; i += 2) {
-		if (strcmp(argv[i], "--kernel") != 0 || i + 1 == argc)
+		if (i + 1 < argc && strcmp(argv[i], "--confine") == 0)
+			*code_dir = argv[i + 1];
+		else if (i + 1 < argc && strcmp(argv[i], "--kernel") == 0)
+			read_folder(backend, argv[i + 1]);
+		else
 			return false;
-		take_folder(backend, argv[i + 1]);
 	}
 	return true;
+}
+
+static void drop_folders(struct ft_backend *backend)
+{
+	while (backend->folder_count > 0)
+		ft_folder_free(backend->folder[--backend->folder_count]);
+}
+
+/* Who runs no folder's code is confined by nothing. */
+static void confine_folders(struct ft_backend *backend, const char *code_dir)
+{
+	struct ft_error error = {0};
+	if (!code_dir || backend->folder_count == 0 ||
+	        confine(backend->kind, code_dir, backend->unconfined, sizeof(backend->unconfined), &error) ==
+	                0)
+		return;
+	snprintf(backend->unconfined, sizeof(backend->unconfined),
+	        "there are no kernels of folders, for their code could not be confined: %.300s",
+	        error.message);
+	drop_folders(backend);
+}
+
+static void adopt_folders(struct ft_backend *backend)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < backend->folder_count; i++) {
+		struct ft_error error = {0};
+		struct ft_folder *folder = backend->folder[i];
+		if (backend->adopt(backend, folder, &error) == 0) {
+			backend->folder[kept++] = folder;
+			continue;
+		}
+		refuse_folder(backend, ft_folder_kernel(folder)->name, &error);
+		ft_folder_free(folder);
+	}
+	backend->folder_count = kept;
 }
 
 int ft_runner_main(struct ft_backend *backend, int argc, char **argv)
 {
 	struct ft_error error;
+	const char *code_dir = NULL;
 	/* A limit on files, a reader of the log and a helper that are gone are errors of the writes that meet them. Helpers
 	 * inherit it. */
 	(void)signal(SIGXFSZ, SIG_IGN);
@@ -662,13 +696,21 @@ int ft_runner_main(struct ft_backend *backend, int argc, char **argv)
 		        backend->kind, FLYTUNE_VERSION, FT_RUNNER_DESCRIPTOR);
 		return EXIT_USAGE;
 	}
+	if (!tie_to_parent() || fcntl(FT_RUNNER_DESCRIPTOR, F_SETFD, FD_CLOEXEC) != 0)
+		return EXIT_SUCCESS; /* the daemon is gone already */
+	if (!read_arguments(backend, argc, argv, &code_dir)) {
+		drop_folders(backend);
+		return EXIT_USAGE;
+	}
+	confine_folders(backend, code_dir);
+	int status = EXIT_BROKEN;
 	if (backend->open(backend, &error) < 0) {
 		fprintf(stderr, "flytune-runner-%s: %s\n", backend->kind, error.message);
-		return EXIT_BROKEN;
+	} else {
+		adopt_folders(backend);
+		status = ft_runner_serve(FT_RUNNER_DESCRIPTOR, backend);
+		backend->close(backend);
 	}
-	int status = take_arguments(backend, argc, argv) ? serve_parent(backend) : EXIT_USAGE;
-	backend->close(backend);
-	while (backend->folder_count > 0)
-		ft_folder_free(backend->folder[--backend->folder_count]);
+	drop_folders(backend);
 	return status;
 }

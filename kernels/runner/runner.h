@@ -11,7 +11,7 @@
 enum { FT_RUNNER_DESCRIPTOR = 3 };
 
 /* All of a runner's main: opens and closes the backend itself. `--kernel FOLDER`, any number of times, gives it the kernels of
- * folders. Returns the exit status. */
+ * folders; `--confine CODE_DIR` has it confine itself (confine.h) before it builds or loads the code of any. Returns the exit status. */
 int ft_runner_main(struct ft_backend *backend, int argc, char **argv);
 
 /* Serves one daemon on `descriptor` until it hangs up (0) or breaks the framing (1). The backend is open.

@@ -197,6 +197,35 @@ def test_a_folder_that_never_was_whole_is_named_and_the_others_serve(daemons, fo
     assert source(daemon, "rmsnorm", "--m", "4", "--n", "64", "--dtype", "f32") == "default"
 
 
+STRANGER = 65533
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+
+
+@pytest.mark.parametrize("spoil, says", [
+    (lambda where: (where / "add.c").rename(where / "x") and (where / "add.c").symlink_to("x"), "add.c is a link"),
+    (lambda where: where.rename(where.with_name("x")) and where.symlink_to("x"), "is a link; it must be the folder"),
+    pytest.param(lambda where: os.chown(where / "add.c", STRANGER, -1), f"add.c belongs to user {STRANGER}", marks=ROOT),
+    pytest.param(lambda where: os.chown(where, STRANGER, -1), f"belongs to user {STRANGER}", marks=ROOT),
+    (lambda where: (where / "reference.c").chmod(0o666), "reference.c has mode 0666"),
+    (lambda where: (where / "add.c").write_text('#include "/etc/shadow"\n'), 'add.c:1: "/etc/shadow" is no file of the folder'),
+    (lambda where: (where / "add.c").unlink() or os.mkfifo(where / "add.c"), "add.c is no regular file"),
+], ids=["a link in it", "a link to it", "a file of another", "another's", "everybody's to write", "leads out", "a pipe"])
+def test_a_hostile_folder_is_refused_for_what_is_wrong_with_it(daemons, folder, spoil, says):
+    spoil(install_add(folder))
+    daemon = daemons(arguments=("--kernels", folder)).start()
+    line, = [line for line in daemon.log().splitlines() if "kernel broken" in line and "/add:" in line]
+    assert says in line and "serves on" not in line, line
+    assert daemon.ctl("lookup", *SHAPE, check=False).status != 0
+
+
+def test_a_space_without_end_is_refused_before_anything_is_compiled(daemons, folder):
+    knobs = [{"name": f"K{i}", "help": "any", "values": list(range(32))} for i in range(6)]
+    install_add(folder, document=add_json(knobs=add_json()["knobs"] + knobs, default={"HOW": 0, **{knob["name"]: 0 for knob in knobs}}))
+    daemon = start(daemons, folder)
+    refused = daemon.ctl("tune", *SHAPE, check=False, as_json=False)
+    assert refused.status != 0 and "kernel.json: space" in refused.complaint, refused
+
+
 def test_where_everybody_may_install_kernels_none_is_read(daemons, folder):
     install_add(folder)
     folder.chmod(0o777)

@@ -142,8 +142,8 @@ def test_the_packages_hold_what_they_should(packages):
     assert "./lib/systemd/system/flytuned.socket" in held["flytuned"]
     assert "man8/flytuned.8.gz" in held["flytuned"] and "man1/flytunectl.1.gz" in held["flytuned"]
     assert "libflytune-client.so.1 -> libflytune-client.so.1." in held["libflytune-client1"]
-    for name in ("DECISION.md", "EXPORT.md", "HARDENING.md", "JSON.md", "LAUNCH.md", "MODELS.md", "PROTOCOL.md", "YOUR_KERNEL.md",
-                 "board.h"):
+    for name in ("DECISION.md", "EXPORT.md", "HARDENING.md", "JSON.md", "LAUNCH.md", "MODELS.md", "PROTOCOL.md", "TRUST.md",
+                 "YOUR_KERNEL.md", "board.h"):
         assert f"./usr/share/doc/flytuned/{name}\n" in held["flytuned"], "the manual pages name it by its place"
     for name in ("admin.h", "client.h", "rmsnorm.h", "flytune-client.pc"):
         assert f"/{name}\n" in held["libflytune-client-dev"]

@@ -62,7 +62,7 @@ def test_every_file_has_its_place(stage, prefix):
         **{f"include/flytune/{name}.h": 0o644 for name in ("admin", "client", "rmsnorm")},
         "lib/sysusers.d/flytune.conf": 0o644, "lib/tmpfiles.d/flytune.conf": 0o644,
         "share/bash-completion/completions/flytunectl": 0o644,
-        **{f"share/doc/flytuned/{name}.md": 0o644 for name in ("DECISION", "EXPORT", "HARDENING", "JSON", "LAUNCH", "MODELS", "PROTOCOL")},
+        **{f"share/doc/flytuned/{name}.md": 0o644 for name in ("DECISION", "EXPORT", "HARDENING", "JSON", "LAUNCH", "MODELS", "PROTOCOL", "TRUST")},
         "share/doc/flytuned/board.h": 0o644,
         "share/doc/flytune/examples/lookup.c": 0o644,
         "share/flytune/models.json": 0o644,

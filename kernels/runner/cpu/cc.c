@@ -85,14 +85,17 @@ static const char *search_path(void)
 
 static int start(struct process *process, struct work *work, struct ft_error *error)
 {
-	char path[4096], folder[4096], locale[] = "LC_ALL=C";
-	char *environment[] = {path, locale, NULL, NULL};
+	char path[4096], folder[4096], home[4096], locale[] = "LC_ALL=C";
+	char *environment[] = {path, locale, NULL, NULL, NULL};
 	const char *temporary = secure_getenv("TMPDIR");
 	const pid_t parent = getpid();
 	snprintf(path, sizeof(path), "PATH=%s", search_path());
 	if (temporary) {
 		snprintf(folder, sizeof(folder), "TMPDIR=%s", temporary);
 		environment[2] = folder;
+		/* A compiler that is behind a cache looks for a home, and the user's may be out of its reach. */
+		snprintf(home, sizeof(home), "HOME=%s", temporary);
+		environment[3] = home;
 	}
 	int words = memfd_create("words of a compiler", MFD_CLOEXEC);
 	if (words < 0)
@@ -128,6 +131,8 @@ static int reap(struct process *process)
 static void say_words(const char *words, int status, struct ft_error *error)
 {
 	const char *line = strstr(words, "error:");
+	if (!line)
+		line = strstr(words, "Error:"); /* the assembler's */
 	while (line && line > words && line[-1] != '\n')
 		line--;
 	if (!line)

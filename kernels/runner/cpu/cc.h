@@ -1,7 +1,7 @@
 /* Compiles C in processes of their own, by the system's compiler: `cc`, as PATH has it.
  *
- * Used from one thread. What the compiler gets of the environment is PATH, TMPDIR and a plain locale: no variable adds options,
- * or folders to search. */
+ * Used from one thread. What the compiler gets of the environment is PATH, TMPDIR, which is its HOME, too, and a plain locale: no
+ * variable adds options, or folders to search. */
 #ifndef FLYTUNE_KERNELS_RUNNER_CPU_CC_H
 #define FLYTUNE_KERNELS_RUNNER_CPU_CC_H
 
