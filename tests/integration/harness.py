@@ -3,6 +3,7 @@
 Every wait has a deadline, which only a failure reaches: FLYTUNE_PATIENCE multiplies it for slow builds.
 """
 import contextlib
+import ctypes
 import errno
 import json
 import os
@@ -28,6 +29,9 @@ BUDGET = round(40 * PATIENCE)
 LARGE_BUDGET = round(100 * PATIENCE)
 # Put before the daemon's command line: valgrind and its options.
 WRAP = os.environ.get("FLYTUNE_WRAP", "").split()
+# The version of Landlock that this system's kernel has, less than 1: none; and the first that confines all that is confined.
+LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1)
+LANDLOCK_WHOLE = 6
 # Timing and memory figures mean nothing in an instrumented program.
 INSTRUMENTED = bool(WRAP) or os.environ.get("FLYTUNE_INSTRUMENTED") == "1"
 

@@ -1,16 +1,12 @@
 """What the code of a kernel folder can reach: compiled and run for real, by the real runner, for the real daemon."""
-import ctypes
 import json
 
 import pytest
 
+import harness
 from test_kernel_folder import ADD, SHAPE, add_json, install_add, statuses
 
-LANDLOCK_CREATE_RULESET = 444
-VERSION = ctypes.CDLL(None, use_errno=True).syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)
-SCOPES_SINCE = 6  # the version of Landlock that keeps signals and abstract sockets in
-
-needs_landlock = pytest.mark.skipif(VERSION < 1, reason="this system's kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(harness.LANDLOCK < 1, reason="this system's kernel has no Landlock")
 
 # Each attempt is a line in TMPDIR/report: its name, and the error's number, 0 if it was let through.
 PROBE = r"""
@@ -204,8 +200,8 @@ def test_what_a_system_cannot_confine_is_said(place):
     install_add(folder)
     daemon.start().await_device()
     reason = daemon.status()["devices"][0]["reason"] or ""
-    assert ("Landlock" in reason) == (VERSION < SCOPES_SINCE), reason
-    assert daemon.log().count("not confined kind=cpu") == (VERSION < SCOPES_SINCE), daemon.log()
+    assert ("Landlock" in reason) == (harness.LANDLOCK < harness.LANDLOCK_WHOLE), reason
+    assert daemon.log().count("not confined kind=cpu") == (harness.LANDLOCK < harness.LANDLOCK_WHOLE), daemon.log()
 
 
 def test_a_runner_of_built_in_kernels_alone_is_not_confined(place):

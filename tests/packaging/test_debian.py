@@ -224,6 +224,22 @@ def test_a_sweep_of_the_cpu_runs_in_the_sandbox(machine):
     assert json.loads(ctl(machine, "--json", "lookup", *harness.shape(m=1, n=1024)).stdout)["source"] == "tuned"
 
 
+def test_a_kernel_folder_is_tuned_in_the_sandbox_and_confined_as_the_system_can(machine):
+    kernel = ("softmax", "--m", "16", "--n", "64", "--dtype", "f32")
+    there = machine.root.path / "etc" / "flytuned" / "kernels.d"
+    had = there.exists()
+    shutil.copytree(harness.TOP / "tests" / "kernels" / "softmax", there / "softmax")
+    machine.run("systemctl", "reload", "flytuned")
+    harness.until(lambda: ctl(machine, "lookup", *kernel, check=False).returncode == 0, "the kernel is installed")
+    done = json.loads(ctl(machine, "--json", "tune", *kernel, "--budget", harness.BUDGET).stdout)
+    assert done[0]["source"] == "tuned", done
+    device = next(device for device in status(machine)["devices"] if device["id"] == "cpu:0")
+    assert ("Landlock" in (device["reason"] or "")) == (harness.LANDLOCK < harness.LANDLOCK_WHOLE), device
+    shutil.rmtree(there / "softmax" if had else there)
+    machine.run("systemctl", "reload", "flytuned")
+    harness.until(lambda: ctl(machine, "lookup", *kernel, check=False).returncode != 0, "the kernel is gone")
+
+
 def test_a_program_is_built_against_the_package_and_answered(machine):
     if machine.run("sh", "-c", "command -v gcc && command -v pkg-config", check=False).returncode != 0:
         pytest.skip("needs a compiler in the root")
