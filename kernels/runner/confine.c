@@ -88,15 +88,36 @@ static void allow_matches(struct ruleset *ruleset, const char *pattern, uint64_t
 	}
 }
 
+/* The files that links in a folder of libraries lead to. */
+static void allow_links(struct ruleset *ruleset, const char *folder)
+{
+	char path[4096 + 256];
+	struct stat about;
+	DIR *all = opendir(folder);
+	for (const struct dirent *one; all && (one = readdir(all)) != NULL;) {
+		snprintf(path, sizeof(path), "%s/%s", folder, one->d_name);
+		if (one->d_type == DT_LNK && stat(path, &about) == 0 && S_ISREG(about.st_mode))
+			allow(ruleset, path, RUN);
+	}
+	if (all)
+		closedir(all);
+}
+
 /* A list of folders in the environment, which is the daemon's. */
 static void allow_listed(struct ruleset *ruleset, const char *variable)
 {
-	char list[4096], *rest = list;
+	char list[4096], headers[4096 + 16], *rest = list;
 	const char *value = secure_getenv(variable);
 	snprintf(list, sizeof(list), "%s", value ? value : "");
 	for (const char *folder; (folder = strsep(&rest, ":")) != NULL;) {
-		if (folder[0] == '/' && folder[1] != '\0')
-			allow(ruleset, folder, RUN);
+		if (folder[0] != '/' || folder[1] == '\0')
+			continue;
+		allow(ruleset, folder, RUN);
+		if (strcmp(variable, "LD_LIBRARY_PATH") == 0)
+			allow_links(ruleset, folder);
+		snprintf(headers, sizeof(headers), "%s/../include",
+		        folder); /* a toolkit's, beside its libraries */
+		allow(ruleset, headers, READ);
 	}
 }
 
@@ -118,6 +139,7 @@ static void allow_all(struct ruleset *ruleset, const char *kind, const char *cod
 		allow(ruleset, device[i], READ | WRITE | IOCTL_DEV);
 	allow_matches(ruleset, "/dev/nvidia*", READ | WRITE | IOCTL_DEV);
 	allow_matches(ruleset, "/opt/rocm*", RUN);
+	allow_matches(ruleset, "/opt/cuda*", RUN);
 	allow(ruleset, "/sys", READ);
 	allow(ruleset, "/proc", READ);
 	allow(ruleset, "/proc/self", READ | WRITE); /* names of threads, for one */
