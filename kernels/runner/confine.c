@@ -304,7 +304,7 @@ static int restrict_calls(struct ft_error *error)
 	const uint32_t families[] = {AF_UNIX}, self[] = {0, (uint32_t)getpid()};
 	uint32_t daemon[THREADS_MAX];
 	const size_t names = names_of_daemon(daemon);
-	struct program program = {0};
+	static struct program program; /* too large for a stack; made once, by the only thread */
 
 	load(&program, offsetof(struct seccomp_data, arch));
 	add(&program, BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
