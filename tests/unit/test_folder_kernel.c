@@ -277,7 +277,7 @@ static void test_unlisted_space(void **state)
 	        "{\"name\": \"K\", \"values\": [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]},{\"name\": \"L\", \"values\": "
 	        "[0, 1, "
 	        "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]},{\"name\": \"BLOCK\"");
-	char *whole = malloc(strlen(text) + 32), *at = strstr(text, "\"default\": {");
+	char *whole = NULL, *at = strstr(text, "\"default\": {");
 	struct ft_space *space = malloc(sizeof(*space));
 	struct ft_members members;
 	struct ft_config config, before = {0}, usual;
@@ -285,10 +285,9 @@ static void test_unlisted_space(void **state)
 
 	(void)state;
 	assert_non_null(space);
-	assert_non_null(whole);
 	assert_non_null(at);
-	sprintf(whole, "%.*s\"default\": {\"K\": 7, \"L\": 3, %s", (int)(at - text), text,
-	        at + strlen("\"default\": {"));
+	assert_true(asprintf(&whole, "%.*s\"default\": {\"K\": 7, \"L\": 3, %s", (int)(at - text), text,
+	                    at + strlen("\"default\": {")) > 0);
 	struct ft_folder *folder = parse(whole);
 	const struct ft_kernel *kernel = ft_folder_kernel(folder);
 	struct ft_problem problem = problem_of(kernel, 1, 100, "f32");
