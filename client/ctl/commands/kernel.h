@@ -61,7 +61,8 @@ struct report {
 	bool is_trusted;          /* nobody else may write to it */
 	bool is_compiled;         /* its source for a CPU and the reference were */
 	struct spread spread;
-	uint32_t findings, left; /* that there was no room for */
+	struct ft_problem culprit; /* of a check that fails; a finding may point to it */
+	uint32_t findings, left;   /* that there was no room for */
 	struct finding finding[FINDINGS_MAX];
 	uint32_t level[FINDING_LEVELS]; /* how many of each */
 	uint32_t devices;

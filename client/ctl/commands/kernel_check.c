@@ -446,7 +446,7 @@ static void check_sources(struct report *report, const bool *fits)
 		        error.message);
 }
 
-static int check_folder(struct report *report, struct ft_problem *culprit)
+static int check_folder(struct report *report)
 {
 	static const char *const kinds[] = {"cpu", "cuda", "hip"};
 	struct spread *spread = &report->spread;
@@ -457,8 +457,8 @@ static int check_folder(struct report *report, struct ft_problem *culprit)
 
 	if (space == NULL)
 		return -1;
-	if (spread_make(spread, report->folder, culprit, &error) < 0) {
-		find_failure(report, FINDING_ERROR, NULL, culprit, "", &error);
+	if (spread_make(spread, report->folder, &report->culprit, &error) < 0) {
+		find_failure(report, FINDING_ERROR, NULL, &report->culprit, "", &error);
 		free(space);
 		return spread->problem == NULL ? -1 : 0;
 	}
@@ -514,24 +514,17 @@ static void open_folder(struct report *report)
 enum ctl_exit report_make(const char *path, struct report **made)
 {
 	struct report *report = calloc(1, sizeof(*report));
-	struct ft_problem *culprit = calloc(1, sizeof(*culprit));
-	enum ctl_exit status = CTL_DONE;
 
-	if (report == NULL || culprit == NULL) {
-		status = ctl_short();
-		goto out;
-	}
+	if (report == NULL)
+		return ctl_short();
 	report->path = path;
 	open_folder(report);
-	if (report->folder != NULL && check_folder(report, culprit) < 0)
-		status = ctl_short();
-out:
-	free(culprit);
-	if (status != CTL_DONE)
+	if (report->folder != NULL && check_folder(report) < 0) {
 		report_free(report);
-	else
-		*made = report;
-	return status;
+		return ctl_short();
+	}
+	*made = report;
+	return CTL_DONE;
 }
 
 void report_free(struct report *report)

@@ -85,17 +85,18 @@ static const char *search_path(void)
 
 static int start(struct process *process, struct work *work, struct ft_error *error)
 {
-	char path[4096], folder[4096], home[4096], locale[] = "LC_ALL=C";
-	char *environment[] = {path, locale, NULL, NULL, NULL};
+	char path[4096], folder[4096], home[4096], locale[] = "LC_ALL=C", uncached[] = "CCACHE_DISABLE=1";
+	char *environment[] = {path, locale, uncached, NULL, NULL, NULL};
 	const char *temporary = secure_getenv("TMPDIR");
 	const pid_t parent = getpid();
 	snprintf(path, sizeof(path), "PATH=%s", search_path());
 	if (temporary) {
 		snprintf(folder, sizeof(folder), "TMPDIR=%s", temporary);
-		environment[2] = folder;
-		/* A compiler that is behind a cache looks for a home, and the user's may be out of its reach. */
+		environment[3] = folder;
+		/* A compiler that is behind a cache looks for a home, though it is to keep nothing there, and the user's may be
+		 * out of its reach. */
 		snprintf(home, sizeof(home), "HOME=%s", temporary);
-		environment[3] = home;
+		environment[4] = home;
 	}
 	int words = memfd_create("words of a compiler", MFD_CLOEXEC);
 	if (words < 0)
