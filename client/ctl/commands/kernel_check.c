@@ -547,7 +547,7 @@ enum ctl_exit report_tell(const struct ctl *ctl, const struct report *report)
 
 enum ctl_exit kernel_check(struct ctl *ctl, int count, char **words)
 {
-	struct report *report;
+	struct report *report = NULL;
 	enum ctl_exit status = report_make(words[0], &report);
 
 	(void)count;

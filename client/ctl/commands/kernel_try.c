@@ -455,7 +455,7 @@ enum ctl_exit kernel_try(struct ctl *ctl, int count, char **words)
 	int64_t budget_s = 0;
 	struct own_options own = {.device = &attempt.device, .budget_s = &budget_s};
 	struct problems problems = {0};
-	struct report *report;
+	struct report *report = NULL;
 	enum ctl_exit status = report_make(words[0], &report);
 
 	if (status != CTL_DONE)
