@@ -14,7 +14,7 @@
 
 #include "kernels/decide.h"
 #include "kernels/folder/folder.h"
-#include "kernels/runner/confine.h"
+#include "kernels/runner/folders.h"
 #include "kernels/runner/sample_watch.h"
 #include "kernels/runner/sweep.h"
 #include "proto/clock.h"
@@ -610,77 +610,17 @@ static bool tie_to_parent(void)
 	return true;
 }
 
-/* One that is broken is said, and is missing; the others are there. */
-static void refuse_folder(const struct ft_backend *backend, const char *what, const struct ft_error *error)
-{
-	fprintf(stderr, "flytune-runner-%s: %s: %s\n", backend->kind, what, error->message);
-}
-
-static void read_folder(struct ft_backend *backend, const char *path)
-{
-	struct ft_error error = {0};
-	struct ft_folder *folder = NULL;
-	if (!backend->adopt)
-		return; /* kinds of devices that run none such */
-	if (backend->folder_count == FT_FOLDERS_MAX)
-		ft_fail(&error, FT_E_BAD_VALUE, "there are %d kernels already", FT_FOLDERS_MAX);
-	else
-		folder = ft_folder_open(path, NULL, &error);
-	if (!folder)
-		refuse_folder(backend, path, &error);
-	else if (ft_folder_source(folder, backend->kind))
-		backend->folder[backend->folder_count++] = folder;
-	else
-		ft_folder_free(folder); /* it is for other kinds of devices */
-}
-
 static bool read_arguments(struct ft_backend *backend, int argc, char **argv, const char **code_dir)
 {
 	for (int i = 1; i < argc; i += 2) {
 		if (i + 1 < argc && strcmp(argv[i], "--confine") == 0)
 			*code_dir = argv[i + 1];
 		else if (i + 1 < argc && strcmp(argv[i], "--kernel") == 0)
-			read_folder(backend, argv[i + 1]);
+			folders_read(backend, argv[i + 1]);
 		else
 			return false;
 	}
 	return true;
-}
-
-static void drop_folders(struct ft_backend *backend)
-{
-	while (backend->folder_count > 0)
-		ft_folder_free(backend->folder[--backend->folder_count]);
-}
-
-/* Who runs no folder's code is confined by nothing. */
-static void confine_folders(struct ft_backend *backend, const char *code_dir)
-{
-	struct ft_error error = {0};
-	if (!code_dir || backend->folder_count == 0 ||
-	        confine(backend->kind, code_dir, backend->unconfined, sizeof(backend->unconfined), &error) ==
-	                0)
-		return;
-	snprintf(backend->unconfined, sizeof(backend->unconfined),
-	        "there are no kernels of folders, for their code could not be confined: %.300s",
-	        error.message);
-	drop_folders(backend);
-}
-
-static void adopt_folders(struct ft_backend *backend)
-{
-	size_t kept = 0;
-	for (size_t i = 0; i < backend->folder_count; i++) {
-		struct ft_error error = {0};
-		struct ft_folder *folder = backend->folder[i];
-		if (backend->adopt(backend, folder, &error) == 0) {
-			backend->folder[kept++] = folder;
-			continue;
-		}
-		refuse_folder(backend, ft_folder_kernel(folder)->name, &error);
-		ft_folder_free(folder);
-	}
-	backend->folder_count = kept;
 }
 
 int ft_runner_main(struct ft_backend *backend, int argc, char **argv)
@@ -696,21 +636,23 @@ int ft_runner_main(struct ft_backend *backend, int argc, char **argv)
 		        backend->kind, FLYTUNE_VERSION, FT_RUNNER_DESCRIPTOR);
 		return EXIT_USAGE;
 	}
-	if (!tie_to_parent() || fcntl(FT_RUNNER_DESCRIPTOR, F_SETFD, FD_CLOEXEC) != 0)
+	if (!tie_to_parent())
 		return EXIT_SUCCESS; /* the daemon is gone already */
+	if (fcntl(FT_RUNNER_DESCRIPTOR, F_SETFD, FD_CLOEXEC) != 0)
+		return EXIT_BROKEN;
 	if (!read_arguments(backend, argc, argv, &code_dir)) {
-		drop_folders(backend);
+		folders_drop(backend);
 		return EXIT_USAGE;
 	}
-	confine_folders(backend, code_dir);
+	folders_confine(backend, code_dir);
 	int status = EXIT_BROKEN;
 	if (backend->open(backend, &error) < 0) {
 		fprintf(stderr, "flytune-runner-%s: %s\n", backend->kind, error.message);
 	} else {
-		adopt_folders(backend);
+		folders_adopt(backend);
 		status = ft_runner_serve(FT_RUNNER_DESCRIPTOR, backend);
 		backend->close(backend);
 	}
-	drop_folders(backend);
+	folders_drop(backend);
 	return status;
 }
