@@ -16,9 +16,8 @@ static int read_code(const char *path, const char *device, struct ft_code_file *
 			        "%s has no code to hand out: its kernels are part of the runner's program",
 			        device);
 		return ft_fail(error, FT_E_UNAVAILABLE,
-		        "its code is not kept: tune it again, with force; that of a kernel that is a folder "
-		        "is "
-		        "not handed out");
+		        "its code is not kept: tune it again, with force; "
+		        "that of a kernel that is a folder is not handed out");
 	case FT_CODE_DAMAGED:
 		return ft_fail(error, FT_E_STORE,
 		        "its code is kept in %.200s, which is damaged: tune it again, with force", path);

@@ -225,7 +225,7 @@ static int apply_op(struct change *change, struct store_batch *batch, struct op 
 		if (mdb_get(change->txn, change->store->dbi, &at, &now) == 0 &&
 		        now.mv_size == value.mv_size && memcmp(now.mv_data, value.mv_data, now.mv_size) == 0)
 			return 0;
-		return mdb_put(change->txn, change->store->dbi, &at, &value, 0);
+		/* fall through */
 	case OP_PUT:
 		return mdb_put(change->txn, change->store->dbi, &at, &value, 0);
 	case OP_DELETE:

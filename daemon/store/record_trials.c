@@ -149,6 +149,13 @@ static void write_trial(struct ft_writer *writer, const struct trial *trial, con
 	ft_write_uint(writer, trial->look_ps);
 }
 
+static void write_names(struct ft_writer *writer, const struct knob_names *names)
+{
+	ft_write_array(writer, names->count);
+	for (uint32_t i = 0; i < names->count; i++)
+		ft_write_text(writer, names->name[i]);
+}
+
 static void write_some(
         struct ft_writer *writer, const struct trials *trials, const struct knob_names *names, uint32_t chunk)
 {
@@ -166,9 +173,7 @@ void record_write_chunk(struct ft_writer *writer, const struct trials *trials, u
 		writer->failed = true;
 		return;
 	}
-	ft_write_array(writer, names.count);
-	for (uint32_t i = 0; i < names.count; i++)
-		ft_write_text(writer, names.name[i]);
+	write_names(writer, &names);
 	ft_write_array(writer, chunk_end(trials, chunk) - chunk_begin(trials, chunk));
 	write_some(writer, trials, &names, chunk);
 }
@@ -192,9 +197,7 @@ void record_write_trials(struct ft_writer *writer, const struct trials *trials)
 	ft_write_uint(writer, trials->sweep_ns);
 	ft_write_text(writer, trials->method);
 	ft_write_text(writer, trials->reason);
-	ft_write_array(writer, names.count);
-	for (uint32_t i = 0; i < names.count; i++)
-		ft_write_text(writer, names.name[i]);
+	write_names(writer, &names);
 	if (trials->unlisted == 0) {
 		ft_write_array(writer, trials->count);
 		write_some(writer, trials, &names, 0);
