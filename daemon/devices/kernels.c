@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +14,6 @@
 
 #include "kernels/folder/folder.h"
 
-enum { OPEN_FILES = 16 /* while a copy is removed */ };
-
 static const char from_packages[] = FLYTUNE_DATADIR "/kernels";
 
 /* ---- copies ---- */
@@ -24,40 +21,6 @@ static const char from_packages[] = FLYTUNE_DATADIR "/kernels";
 static void copies_path(const struct kernels *kernels, char *path, size_t size)
 {
 	(void)snprintf(path, size, "%s/kernels", kernels->settings->state_dir);
-}
-
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
-{
-	(void)about;
-	(void)kind;
-	(void)at;
-	return remove(path);
-}
-
-static void remove_tree(const char *path)
-{
-	(void)nftw(path, remove_one, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
-}
-
-static int write_copy(const char *path, const struct ft_folder *folder, struct ft_error *error)
-{
-	uint32_t count;
-	const struct ft_folder_file *file = ft_folder_files(folder, &count);
-
-	if (mkdir(path, 0700) != 0)
-		return ft_fail_errno(error, errno, "cannot make %s", path);
-	for (uint32_t i = 0; i < count; i++) {
-		char name[1024];
-		FILE *to;
-		bool whole;
-
-		(void)snprintf(name, sizeof(name), "%s/%s", path, file[i].name);
-		to = fopen(name, "wxe");
-		whole = to != NULL && fwrite(file[i].text, 1, file[i].length, to) == file[i].length;
-		if (to == NULL || fclose(to) != 0 || !whole)
-			return ft_fail_errno(error, errno, "cannot write %s", name);
-	}
-	return 0;
 }
 
 /* Whether what is at `path` is that very folder. */
@@ -83,10 +46,12 @@ static int keep_copy(const struct kernels *kernels, struct installed_kernel *ker
 	if (is_copy(kernel->copy, kernel->folder))
 		return 0;
 	/* One that is there and is not the same was cut short or spoilt. */
-	remove_tree(kernel->copy);
+	ft_folder_remove(kernel->copy);
 	(void)snprintf(fresh, sizeof(fresh), "%s/%s-new", place, kernel->name);
-	remove_tree(fresh);
-	if (write_copy(fresh, kernel->folder, error) != 0)
+	ft_folder_remove(fresh);
+	if (mkdir(fresh, 0700) != 0)
+		return ft_fail_errno(error, errno, "cannot make %s", fresh);
+	if (ft_folder_write(kernel->folder, fresh, error) != 0)
 		return -1;
 	if (rename(fresh, kernel->copy) != 0)
 		return ft_fail_errno(error, errno, "cannot rename %s", fresh);
@@ -137,7 +102,7 @@ static void drop_copies(const struct kernels *kernels)
 		for (uint32_t i = 0; i < kernels->count; i++)
 			used = used || strcmp(kernels->installed[i].copy, path) == 0;
 		if (!used)
-			remove_tree(path);
+			ft_folder_remove(path);
 	}
 	if (all != NULL)
 		(void)closedir(all);

@@ -94,6 +94,13 @@ struct ft_folder_file {
 
 /* kernel.json comes first. Who builds from these alone builds what the hashes say. */
 const struct ft_folder_file *ft_folder_files(const struct ft_folder *folder, uint32_t *count);
+/* Writes all of them, for this user alone, into a folder that has none of them. errno says why not, as the error does. */
+int ft_folder_write(const struct ft_folder *folder, const char *path, struct ft_error *error);
+/* The same of one more file. */
+int ft_folder_write_file(
+        const char *path, const char *name, const char *text, size_t length, struct ft_error *error);
+/* A folder with all that is in it; no link is followed. */
+void ft_folder_remove(const char *path);
 /* Of names and contents of all files, in hexadecimal. */
 const char *ft_folder_hash(const struct ft_folder *folder);
 

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -20,9 +19,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernels/folder/folder.h"
+
 enum {
 	FIRST_FOREIGN = 4,  /* descriptors below it are the daemon's gift: what is said, and its socket */
-	OPEN_FILES = 16,    /* while a folder is removed */
 	THREADS_MAX = 48,   /* of the daemon */
 	PROGRAM_MAX = 1024, /* instructions of the filter */
 };
@@ -341,14 +341,6 @@ static int restrict_calls(struct ft_error *error)
 
 /* ---- the folder to build in ---- */
 
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
-{
-	(void)about;
-	(void)kind;
-	(void)at;
-	return remove(path);
-}
-
 /* Makes build-PID, and removes those of runners that are gone: none can remove its own. */
 static int make_build_folder(const char *code_dir, char *path, size_t size, struct ft_error *error)
 {
@@ -360,7 +352,7 @@ static int make_build_folder(const char *code_dir, char *path, size_t size, stru
 		pid_t pid = (pid_t)strtol(one->d_name + sizeof(prefix) - 1, NULL, 10);
 		snprintf(path, size, "%s/%.64s", code_dir, one->d_name);
 		if (pid <= 0 || pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH))
-			(void)nftw(path, remove_one, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
+			ft_folder_remove(path);
 	}
 	if (all)
 		closedir(all);

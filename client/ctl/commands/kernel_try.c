@@ -141,27 +141,10 @@ static bool copy_folder(const struct attempt *attempt)
 {
 	const char *name = ft_folder_kernel(attempt->folder)->name;
 	char path[PATH_SIZE], kernel[PATH_SIZE];
-	const struct ft_folder_file *file;
-	uint32_t count;
 
-	file = ft_folder_files(attempt->folder, &count);
 	snprintf(kernel, sizeof kernel, "%s/kernels/%s", attempt->place, name);
-	if (mkdir(inside(attempt, "kernels", path), 0700) != 0 || mkdir(kernel, 0700) != 0)
-		return false;
-	for (uint32_t i = 0; i < count; i++) {
-		FILE *to;
-		bool whole;
-		int at;
-
-		if (snprintf(path, sizeof path, "%s/%s", kernel, file[i].name) >= (int)sizeof path)
-			return false;
-		at = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		to = at >= 0 ? fdopen(at, "w") : NULL;
-		whole = to != NULL && fwrite(file[i].text, 1, file[i].length, to) == file[i].length;
-		if (to == NULL || fclose(to) != 0 || !whole)
-			return false;
-	}
-	return true;
+	return mkdir(inside(attempt, "kernels", path), 0700) == 0 && mkdir(kernel, 0700) == 0 &&
+	        ft_folder_write(attempt->folder, kernel, NULL) == 0;
 }
 
 static bool listen_inside(struct attempt *attempt)

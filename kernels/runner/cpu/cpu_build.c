@@ -1,16 +1,12 @@
 #include "kernels/runner/cpu/cpu_build.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	OPEN_FILES = 16, /* while a folder is removed */
-	TEXT_MAX = 8192, /* bytes of a generated source */
-};
+enum { TEXT_MAX = 8192 /* bytes of a generated source */ };
 
 #define STEPS_SOURCE "flytune_steps.c"
 #define REFERENCE_SOURCE "flytune_reference.c"
@@ -38,18 +34,6 @@ static void write_arguments(FILE *to, const struct ft_folder_arguments *argument
 	fprintf(to, ");\n}\n");
 }
 
-static int write_file(
-        const char *where, const char *name, const char *text, size_t length, struct ft_error *error)
-{
-	char path[512];
-	snprintf(path, sizeof(path), "%s/%s", where, name);
-	FILE *file = fopen(path, "wxe");
-	bool written = file && fwrite(text, 1, length, file) == length;
-	if (!file || fclose(file) != 0 || !written)
-		return ft_fail_errno(error, errno, "cannot write %s", path);
-	return 0;
-}
-
 /* The functions by which the runner calls those of the source: one a step, with their arguments in an array. */
 int cpu_build_write_steps(
         const struct cpu_build *build, const struct ft_folder_launch *launch, struct ft_error *error)
@@ -69,7 +53,7 @@ int cpu_build_write_steps(
 	}
 	if (fclose(to) != 0 || strlen(text) >= sizeof(text) - 1)
 		return ft_fail(error, FT_E_BAD_VALUE, "the launch is too long");
-	return write_file(build->where, STEPS_SOURCE, text, strlen(text), error);
+	return ft_folder_write_file(build->where, STEPS_SOURCE, text, strlen(text), error);
 }
 
 static int write_reference(
@@ -87,7 +71,7 @@ static int write_reference(
 	write_arguments(to, &reference->arguments);
 	if (fclose(to) != 0 || strlen(text) >= sizeof(text) - 1)
 		return ft_fail(error, FT_E_BAD_VALUE, "the reference's arguments are too long");
-	return write_file(build->where, REFERENCE_SOURCE, text, strlen(text), error);
+	return ft_folder_write_file(build->where, REFERENCE_SOURCE, text, strlen(text), error);
 }
 
 /* ---- compiling ---- */
@@ -128,7 +112,6 @@ int cpu_build_open(
         struct cpu_build *build, const struct ft_folder *folder, unsigned processes, struct ft_error *error)
 {
 	const char *temporary = secure_getenv("TMPDIR");
-	uint32_t files;
 	*build = (struct cpu_build){.folder = folder, .cc = cc_new(processes)};
 	if (!build->cc)
 		return ft_fail(error, FT_E_MEMORY, "no memory for compilers");
@@ -137,25 +120,12 @@ int cpu_build_open(
 		build->where[0] = '\0';
 		return ft_fail_errno(error, errno, "cannot make a folder to compile in");
 	}
-	const struct ft_folder_file *file = ft_folder_files(folder, &files);
-	for (uint32_t i = 0; i < files; i++) {
-		if (write_file(build->where, file[i].name, file[i].text, file[i].length, error) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
-{
-	(void)about;
-	(void)kind;
-	(void)at;
-	return remove(path);
+	return ft_folder_write(folder, build->where, error);
 }
 
 void cpu_build_close(struct cpu_build *build)
 {
 	cc_free(build->cc);
 	if (build->where[0] != '\0')
-		(void)nftw(build->where, remove_one, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
+		ft_folder_remove(build->where);
 }
