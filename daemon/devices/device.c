@@ -540,15 +540,23 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 	return NULL;
 }
 
-struct device_kernel *device_kernel_find(struct device *device, const char *name, struct ft_error *error)
+struct device_kernel *device_kernel_known(struct device *device, const char *name)
 {
-	char bound[64];
-	size_t length;
-
 	for (uint32_t i = 0; i < device->kernel_count; i++) {
 		if (strcmp(device->kernel[i].schema.kernel, name) == 0)
 			return &device->kernel[i];
 	}
+	return NULL;
+}
+
+struct device_kernel *device_kernel_find(struct device *device, const char *name, struct ft_error *error)
+{
+	struct device_kernel *found = device_kernel_known(device, name);
+	char bound[64];
+	size_t length;
+
+	if (found != NULL)
+		return found;
 	if (device->state != DEVICE_READY && device->kernel_count < DEVICE_KERNELS_MAX) {
 		const struct ft_kernel *known = kernels_find(&device->slot->devices->kernels, name);
 		const struct ft_schema *schema =

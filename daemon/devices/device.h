@@ -151,6 +151,8 @@ struct device *devices_find(struct devices *devices, const char *id, struct ft_e
 /* Whether any runner is still being probed. */
 bool devices_probing(const struct devices *devices);
 struct device_kernel *device_kernel_find(struct device *device, const char *kernel, struct ft_error *error);
+/* The same among those that it has by now; NULL: none. */
+struct device_kernel *device_kernel_known(struct device *device, const char *kernel);
 /* Whether what is measured on one holds for the other: they are of one kind and share results. */
 static inline bool devices_equal(const struct device *a, const struct device *b)
 {

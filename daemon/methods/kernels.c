@@ -13,15 +13,6 @@ struct kernel_list {
 	uint32_t count;
 };
 
-static const struct device_kernel *find_on(const struct device *device, const char *name)
-{
-	for (uint32_t i = 0; i < device->kernel_count; i++) {
-		if (strcmp(device->kernel[i].schema.kernel, name) == 0)
-			return &device->kernel[i];
-	}
-	return NULL;
-}
-
 /* As that kind has it; NULL: it is not for such devices. */
 static const struct ft_schema *schema_on(
         const struct devices *devices, const struct ft_kernel *kernel, const char *name, const char *kind)
@@ -29,7 +20,7 @@ static const struct ft_schema *schema_on(
 	if (kernel != NULL)
 		return kernels_is_for(&devices->kernels, kernel, kind) ? kernel->schema(kernel, kind) : NULL;
 	for (uint32_t i = 0; i < devices->count; i++) {
-		const struct device_kernel *found = find_on(devices->device[i], name);
+		const struct device_kernel *found = device_kernel_known(devices->device[i], name);
 
 		if (found != NULL && strcmp(devices->device[i]->slot->kind, kind) == 0)
 			return &found->schema;
@@ -53,9 +44,9 @@ static void add_devices(const struct devices *devices, struct ft_kernel_state *s
 	size_t length = 0;
 
 	for (uint32_t i = 0; i < devices->count && length < sizeof(state->devices); i++) {
-		const struct device *device = devices->device[i];
+		struct device *device = devices->device[i];
 
-		if (device->state == DEVICE_READY && find_on(device, state->name) != NULL)
+		if (device->state == DEVICE_READY && device_kernel_known(device, state->name) != NULL)
 			length += (size_t)snprintf(state->devices + length, sizeof(state->devices) - length,
 			        "%s%s", length > 0 ? " " : "", device->shown.id);
 	}
@@ -138,7 +129,8 @@ static void add_runners_own(struct kernel_list *list)
 			bool was_added = kernel->known != NULL;
 
 			for (uint32_t before = 0; before < i && !was_added; before++)
-				was_added = find_on(devices->device[before], kernel->schema.kernel) != NULL;
+				was_added = device_kernel_known(
+				                    devices->device[before], kernel->schema.kernel) != NULL;
 			if (!was_added) {
 				struct ft_kernel_state state = state_of(
 				        kernel->schema.kernel, "serving", by_runner, device->slot->path);

@@ -9,6 +9,7 @@
 
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/runner/sweep.h"
+#include "tests/unit/sweep_clock.h"
 
 enum { CONFIGS = 5, DEFAULT_INDEX = 3, CALLS_MOST = 65536 };
 
@@ -52,27 +53,6 @@ struct fake {
 	bool told_confirmed[CONFIGS];
 	uint64_t disturbed;
 };
-
-/* The only clock there is: it goes on where somebody looks at it, sleeps or works. A busy machine changes nothing. */
-static uint64_t clock_ns = 1000000000;
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
-{
-	(void)clock;
-	clock_ns += 100;
-	*now = (struct timespec){
-	        .tv_sec = (time_t)(clock_ns / 1000000000U), .tv_nsec = (long)(clock_ns % 1000000000U)};
-	return 0;
-}
-
-int __wrap_nanosleep(const struct timespec *duration, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *duration, struct timespec *left)
-{
-	(void)left;
-	clock_ns += (uint64_t)duration->tv_sec * 1000000000U + (uint64_t)duration->tv_nsec;
-	return 0;
-}
 
 static uint64_t now_ns(void)
 {

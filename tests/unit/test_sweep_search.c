@@ -8,30 +8,11 @@
 #include <time.h>
 
 #include "kernels/runner/sweep.h"
+#include "tests/unit/sweep_clock.h"
 
 enum { KNOBS = 4, VALUES = 7, MEMBERS = VALUES * VALUES * VALUES * VALUES, DEFAULT_PLACE = 1000 };
 
 static const uint64_t build_ns = 50000000, verify_ns = 2000000;
-static uint64_t clock_ns = 1000000000;
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
-{
-	(void)clock;
-	clock_ns += 100;
-	*now = (struct timespec){
-	        .tv_sec = (time_t)(clock_ns / 1000000000U), .tv_nsec = (long)(clock_ns % 1000000000U)};
-	return 0;
-}
-
-int __wrap_nanosleep(const struct timespec *duration, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *duration, struct timespec *left)
-{
-	(void)left;
-	clock_ns += (uint64_t)duration->tv_sec * 1000000000U + (uint64_t)duration->tv_nsec;
-	return 0;
-}
-
 /* ---- a kernel: times fall towards one corner, but for a valley ---- */
 
 static struct ft_schema schema;
