@@ -69,8 +69,8 @@ struct report {
 	struct checked_device device[DEVICES_MAX];
 };
 
-/* Looks for all that is wrong with a folder. On anything but CTL_DONE it has said why there is no report. */
-enum ctl_exit report_make(const char *path, struct report **report);
+/* Looks for all that is wrong with a folder. NULL if memory is short. */
+struct report *report_make(const char *path);
 void report_free(struct report *report);
 /* CTL_FAILED if there are errors. */
 enum ctl_exit report_tell(const struct ctl *ctl, const struct report *report);

@@ -511,20 +511,19 @@ static void open_folder(struct report *report)
 	free(path);
 }
 
-enum ctl_exit report_make(const char *path, struct report **made)
+struct report *report_make(const char *path)
 {
 	struct report *report = calloc(1, sizeof(*report));
 
 	if (report == NULL)
-		return ctl_short();
+		return NULL;
 	report->path = path;
 	open_folder(report);
 	if (report->folder != NULL && check_folder(report) < 0) {
 		report_free(report);
-		return ctl_short();
+		return NULL;
 	}
-	*made = report;
-	return CTL_DONE;
+	return report;
 }
 
 void report_free(struct report *report)
@@ -547,13 +546,13 @@ enum ctl_exit report_tell(const struct ctl *ctl, const struct report *report)
 
 enum ctl_exit kernel_check(struct ctl *ctl, int count, char **words)
 {
-	struct report *report = NULL;
-	enum ctl_exit status = report_make(words[0], &report);
+	struct report *report = report_make(words[0]);
+	enum ctl_exit status;
 
 	(void)count;
-	if (status == CTL_DONE) {
-		status = report_tell(ctl, report);
-		report_free(report);
-	}
+	if (report == NULL)
+		return ctl_short();
+	status = report_tell(ctl, report);
+	report_free(report);
 	return status;
 }

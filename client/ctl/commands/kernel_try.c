@@ -438,11 +438,11 @@ enum ctl_exit kernel_try(struct ctl *ctl, int count, char **words)
 	int64_t budget_s = 0;
 	struct own_options own = {.device = &attempt.device, .budget_s = &budget_s};
 	struct problems problems = {0};
-	struct report *report = NULL;
-	enum ctl_exit status = report_make(words[0], &report);
+	struct report *report = report_make(words[0]);
+	enum ctl_exit status;
 
-	if (status != CTL_DONE)
-		return status;
+	if (report == NULL)
+		return ctl_short();
 	if (report->level[FINDING_ERROR] > 0) {
 		status = report_tell(ctl, report);
 		report_free(report);
