@@ -490,7 +490,7 @@ static void a_sweep_of_every_type_ends_with_a_winner(void **state)
 		struct ft_sweep sweep = {.kernel = &ft_kernel_rmsnorm,
 		        .problem = problem_of(9, 1000 + (int64_t)d, dtypes[d], 1100),
 		        .seed = d,
-		        .budget_ns = UINT64_C(60000000000),
+		        .budget_ns = UINT64_C(240000000000),
 		        .memory_cap = (uint64_t)8 << 20,
 		        .rule = ft_rule_usual};
 		struct ft_sweep_reply reply;
