@@ -46,8 +46,8 @@ exec {RUNNER} "$@"
 """)
     runner.chmod(0o755)
     def start(*more):
-        return daemons(device="cuda", arguments=["--runner", f"cuda={runner}", "--deadline", "verify=8", "--deadline",
-                                                 "measure=8", "--budget", harness.LARGE_BUDGET, *more]).start()
+        return daemons(device="cuda", arguments=["--runner", f"cuda={runner}", "--deadline", "verify=15", "--deadline",
+                                                 "measure=15", "--budget", harness.LARGE_BUDGET, *more]).start()
     return start
 
 
